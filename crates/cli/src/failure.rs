@@ -50,8 +50,33 @@ impl fmt::Display for Failure {
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        Self::Failed(error.to_string())
+        Self::Failed(match error {
+            StoreError::PoolNeeded { durability } => format!(
+                "the variant {durability} keeps acknowledged writes in a pool, and none was given; give one (--pool), or choose the variant fsync"
+            ),
+            StoreError::Damaged { .. } => {
+                format!("{error}: `forebay store verify`")
+            }
+            error => of_options(&error.to_string()),
+        })
     }
+}
+
+/// A library's message with the options of commands alone: "(PoolOptions::on_disk, --disk)" names
+/// both.
+fn of_options(message: &str) -> String {
+    let mut parts = message.split("PoolOptions::");
+    let mut said = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let option = part
+            .split_once(", ")
+            .filter(|(_, rest)| rest.starts_with("--") || rest.starts_with('`'));
+        match option {
+            Some((_, rest)) => said.push_str(rest),
+            None => said.extend(["PoolOptions::", part]),
+        }
+    }
+    said
 }
 
 impl From<UserError> for Failure {
@@ -73,7 +98,7 @@ impl From<PoolError> for Failure {
             }
             _ => String::new(),
         };
-        Self::Failed(format!("{error}{remedy}"))
+        Self::Failed(of_options(&format!("{error}{remedy}")))
     }
 }
 
@@ -97,7 +122,7 @@ fn who_may(pool: &Path) -> String {
 
 impl From<FilesError> for Failure {
     fn from(error: FilesError) -> Self {
-        Self::Failed(error.to_string())
+        Self::Failed(of_options(&error.to_string()))
     }
 }
 
@@ -107,5 +132,20 @@ impl From<PolicyError> for Failure {
             PolicyError::Unreadable { .. } => Self::Failed(error.to_string()),
             error => Self::Usage(error.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::of_options;
+
+    #[test]
+    fn a_librarys_message_names_a_commands_options_alone() {
+        let both = "on a disk (PoolOptions::on_disk, --disk), or emulated (PoolOptions::emulated, --emulated; slow)";
+        let alone = "on a disk (--disk), or emulated (--emulated; slow)";
+        assert_eq!(of_options(both), alone);
+        let other = "PoolOptions::on_disk makes it, and more";
+        assert_eq!(of_options(other), other);
+        assert_eq!(of_options("nothing of the kind"), "nothing of the kind");
     }
 }

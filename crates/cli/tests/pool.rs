@@ -98,7 +98,9 @@ fn commands_that_errors_name_make_a_pool() {
             1,
             &["there is no pool", "The directory nowhere is not there"],
         );
-    sandbox.run("pool create p").fails(1, &["with --disk"]);
+    sandbox
+        .run("pool create p")
+        .fails(1, &["on a disk (--disk)"]);
     let ran = sandbox.run("run --pool p --absorb x -- true");
     let ran = ran.fails(1, &["there is no pool p"]);
     // A file system that is on no device, as a container has one.

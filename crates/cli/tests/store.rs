@@ -1,4 +1,4 @@
-//! `forebay store`: put, get, delete, scan, stats, gc, verify.
+//! `forebay store`: put, get, delete, scan, stats, gc, verify, backup.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -268,4 +268,51 @@ fn keys_out_of_bounds_are_refused() {
             .unwrap(),
     );
     ran.fails(1, &["are possible"]);
+}
+
+#[test]
+fn a_backup_is_restored_by_a_copy_without_the_pool() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    let lines = |from: u32, to: u32| {
+        let line = |n: u32| format!("{{\"key\":\"{n:05}\",\"value\":\"{}\"}}\n", "v".repeat(300));
+        (from..to).map(line).collect::<String>()
+    };
+    let backup = "store backup --dir s --pool p kept";
+    for (number, to) in [(1, 20_000), (2, 20_010), (3, 20_020)] {
+        fs::write(
+            sandbox.path().join("in.jsonl"),
+            lines(if number == 1 { 0 } else { 20_000 }, to),
+        )
+        .unwrap();
+        sandbox.run("store import --dir s --pool p in.jsonl").ok();
+        let report = sandbox.json(&format!("{backup} --json"));
+        assert_eq!(report["backup"], format!("kept/{number:06}"));
+        let [files, copied] =
+            ["files", "copied_files"].map(|field| report[field].as_u64().unwrap());
+        assert!(copied > 0 && (copied == files) == (number == 1), "{report}");
+    }
+    let said = sandbox.run(&format!("{backup} --keep 2")).ok().text();
+    assert!(said.contains("were copied and checked"), "{said}");
+    assert!(
+        said.contains("removed kept/000001\nremoved kept/000002"),
+        "{said}"
+    );
+    let copied = std::process::Command::new("cp")
+        .arg("-r")
+        .args([
+            sandbox.path().join("kept/000003"),
+            sandbox.path().join("restored"),
+        ])
+        .status();
+    assert!(copied.unwrap().success());
+    let verify = sandbox.json("store verify --dir restored --json");
+    assert_eq!(verify["keys"], 20_020);
+    // Neither a store, nor a place for another's backups.
+    sandbox
+        .run("store backup --dir restored s")
+        .fails(1, &["is not empty", "nothing was changed"]);
+    sandbox
+        .run("store backup --dir nothing kept")
+        .fails(1, &["holds no store"]);
 }

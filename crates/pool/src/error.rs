@@ -5,8 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// An operation on a pool that failed.
-#[derive(Debug)]
+/// An operation on a pool that failed. Its `{:?}`, which `unwrap` and a `main` that returns it
+/// print, is its message as well.
 pub struct PoolError {
     /// The pool's path (or a name for a medium without one).
     pub path: PathBuf,
@@ -33,12 +33,12 @@ pub enum PoolErrorKind {
     NotAFile,
     /// A file of no bytes.
     #[error(
-        "is an empty file, not a pool; remove it and create the pool with `forebay pool create`"
+        "is an empty file, not a pool; remove it and create the pool (PoolOptions::create, `forebay pool create`)"
     )]
     Empty,
     /// `MAP_SYNC` was refused.
     #[error(
-        "is not on persistent memory: it lies on {file_system}, which refuses MAP_SYNC. Use a file on a file system mounted with -o dax on /dev/pmemN, or a devdax device; without any, make it on a disk with --disk, or in memory with --emulated (that survives a process crash, not a power cut)"
+        "is not on persistent memory: it lies on {file_system}, which refuses MAP_SYNC. Use a file on a file system mounted with -o dax on /dev/pmemN, or a devdax device; without any, make it on a disk (PoolOptions::on_disk, --disk), or in memory (PoolOptions::emulated, --emulated; that survives a process crash, not a power cut)"
     )]
     NotPersistentMemory {
         /// Type and mount point.
@@ -46,7 +46,7 @@ pub enum PoolErrorKind {
     },
     /// A pool on a disk that would be on none.
     #[error(
-        "lies in memory ({what}), not on a disk: what is committed there does not survive a power cut. Choose another place, or make it with --emulated (it survives a process crash)"
+        "lies in memory ({what}), not on a disk: what is committed there does not survive a power cut. Choose another place, or make it emulated (PoolOptions::emulated, --emulated; it survives a process crash)"
     )]
     NotOnADisk {
         /// The file system's type, or the device.
@@ -54,7 +54,7 @@ pub enum PoolErrorKind {
     },
     /// Created on persistent memory, found elsewhere.
     #[error(
-        "was made on persistent memory, but lies on {file_system} now, which refuses MAP_SYNC; put it back on persistent memory, or open it with --emulated and know that it survives process crashes only"
+        "was made on persistent memory, but lies on {file_system} now, which refuses MAP_SYNC; put it back on persistent memory, or open it as emulated (PoolOptions::emulated, --emulated) and know that it survives process crashes only"
     )]
     MovedOffPersistentMemory {
         /// Type and mount point.
@@ -70,7 +70,7 @@ pub enum PoolErrorKind {
     },
     /// A device that holds something.
     #[error(
-        "holds {found}; nothing was changed. If nothing of that is needed, give it up with --force; otherwise choose another device"
+        "holds {found}; nothing was changed. If nothing of that is needed, give it up (PoolOptions::force, --force); otherwise choose another device"
     )]
     Holds {
         /// What is there.
@@ -78,7 +78,7 @@ pub enum PoolErrorKind {
     },
     /// A device that the kernel uses.
     #[error(
-        "is in use ({by}); nothing was changed, and --force does not change that. Unmount it, take it out of what it is part of, or choose another device"
+        "is in use ({by}); nothing was changed, and force does not change that. Unmount it, take it out of what it is part of, or choose another device"
     )]
     Busy {
         /// What for.
@@ -86,7 +86,7 @@ pub enum PoolErrorKind {
     },
     /// A medium that the pool does not fit on.
     #[error(
-        "has {found} bytes, and a pool of {wanted} was asked for; nothing was changed. Ask for no more than it has (--size), or take a larger one"
+        "has {found} bytes, and a pool of {wanted} was asked for; nothing was changed. Ask for no more than it has (PoolOptions::size, --size), or take a larger one"
     )]
     TooSmall {
         /// Bytes asked for.
@@ -96,7 +96,7 @@ pub enum PoolErrorKind {
     },
     /// A file system that the pool does not fit on.
     #[error(
-        "does not fit: it takes {wanted} bytes, and the file system there has {free} left; nothing of it was left behind. Make room, or ask for less (--size)"
+        "does not fit: it takes {wanted} bytes, and the file system there has {free} left; nothing of it was left behind. Make room, or ask for less (PoolOptions::size, --size)"
     )]
     NoRoom {
         /// Bytes asked for.
@@ -235,6 +235,12 @@ impl fmt::Display for PoolError {
             kind @ PoolErrorKind::Io { .. } => write!(f, "pool {}: {kind}", self.path.display()),
             kind => write!(f, "pool {} {kind}", self.path.display()),
         }
+    }
+}
+
+impl fmt::Debug for PoolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

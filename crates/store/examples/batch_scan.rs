@@ -13,9 +13,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let mut batch = Batch::new();
     for (fruit, price) in [("apple", "3"), ("cherry", "9"), ("pear", "4")] {
-        batch.put(format!("fruit/{fruit}").as_bytes(), price.as_bytes());
+        batch.put(format!("fruit/{fruit}").as_bytes(), price.as_bytes())?;
     }
-    batch.put(b"total", b"16");
+    batch.put(b"total", b"16")?;
     store.write(&batch)?;
 
     let before = store.snapshot()?;

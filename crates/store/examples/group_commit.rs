@@ -16,7 +16,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     drop(store);
 
-    let store = StoreOptions::new().commit_puts(false).open(&data, &pool)?;
+    let options = StoreOptions::new().commit_puts(false);
+    let store = options.close_on_drop(false).open(&data, &pool)?;
     for number in 100..200u32 {
         store.put(&number.to_be_bytes(), b"value")?; // a copy to memory
     }

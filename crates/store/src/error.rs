@@ -6,12 +6,13 @@ use crate::{
 };
 use forebay_pool::{AppendError, Lsn, PoolError};
 use std::{
-    io,
+    fmt, io,
     path::{Path, PathBuf},
 };
 
-/// An operation on a store that failed.
-#[derive(Debug, thiserror::Error)]
+/// An operation on a store that failed. Its `{:?}`, which `unwrap` and a `main` that returns it
+/// print, is its message as well.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// The operating system refused.
@@ -36,11 +37,13 @@ pub enum StoreError {
         /// Which, and the bound.
         what: String,
     },
-    /// Another process has the store open.
-    #[error("store {} is in use by another process, or by this one already: its directory, vlog or the file LOCK in it is locked; stop that process first", dir.display())]
+    /// Another process has the store open, or this one has.
+    #[error("store {} {}", dir.display(), who_has_it(*here))]
     InUse {
         /// The store.
         dir: PathBuf,
+        /// This process has it open already.
+        here: bool,
     },
     /// There is no store.
     #[error("{} holds no store ({found}); give the directory of a store, or let one be created", dir.display())]
@@ -48,6 +51,14 @@ pub enum StoreError {
         /// The directory.
         dir: PathBuf,
         /// What was found instead.
+        found: String,
+    },
+    /// A directory that a checkpoint or backup cannot be made in.
+    #[error("{} is not empty ({found}); nothing was changed. Give a directory that is empty or not there; for backups, one that has only this store's", dir.display())]
+    NotEmpty {
+        /// The directory.
+        dir: PathBuf,
+        /// What is in it.
         found: String,
     },
     /// A format this program does not know.
@@ -62,7 +73,7 @@ pub enum StoreError {
     },
     /// What is to keep acknowledged writes needs a pool.
     #[error(
-        "the variant {durability} keeps acknowledged writes in a pool, and none was given; give one (--pool), or choose the variant fsync"
+        "with the durability {durability}, acknowledged writes are kept in a pool, and none was given; open the store with one (PoolOptions::on_disk makes it on an ordinary disk), or with Durability::Fsync"
     )]
     PoolNeeded {
         /// The durability asked for.
@@ -91,7 +102,7 @@ pub enum StoreError {
         found: String,
     },
     /// A structure fails its checks.
-    #[error("{} is damaged: {what}. Nothing was changed; restore it from a copy, or see `forebay store verify`", path.display())]
+    #[error("{} is damaged: {what}. Nothing was changed; restore it from a copy; a verification of the store finds what else is damaged", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -207,6 +218,24 @@ pub enum StoreError {
         /// What failed.
         reason: String,
     },
+}
+
+impl fmt::Debug for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Who has a store open, and what to do.
+const fn who_has_it(here: bool) -> &'static str {
+    match here {
+        true => {
+            "is open in this process already; share that Store by reference (or in an Arc) between threads, or close it first"
+        }
+        false => {
+            "is in use by another process: its directory, vlog or the file LOCK in it is locked; stop that process first"
+        }
+    }
 }
 
 /// True if the reason is that a file or directory is not there, or another one is.

@@ -2,8 +2,7 @@
 
 use std::{fmt, io, path::PathBuf};
 
-/// An index operation that failed.
-#[derive(Debug)]
+/// An index operation that failed. Its `{:?}` is its message.
 #[non_exhaustive]
 pub struct IndexError {
     /// The file or directory concerned.
@@ -34,6 +33,12 @@ impl fmt::Display for IndexError {
             IndexCause::Corrupt(found) => write!(f, "damaged: {found}"),
             IndexCause::Invalid(what) => write!(f, "refused: {what}"),
         }
+    }
+}
+
+impl fmt::Debug for IndexError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -34,7 +34,8 @@ use std::{
 };
 use uuid::Uuid;
 
-const DIR: &str = "large";
+/// Name of the directory of large values.
+pub(crate) const DIR: &str = "large";
 const MAGIC: &[u8; 4] = b"FLRG";
 const HEADER: usize = 64;
 
@@ -143,6 +144,12 @@ impl LargeValues {
         in_flight.first().copied().unwrap_or_else(|| self.next_id())
     }
 
+    /// True if a value with a lower number than `id` was not pointed to yet, and may be.
+    pub(crate) fn has_in_flight_below(&self, id: u64) -> bool {
+        let in_flight = self.in_flight.lock();
+        in_flight.first().is_some_and(|first| *first < id)
+    }
+
     /// Bytes and number of all files.
     pub(crate) fn size(&self) -> (u64, u64) {
         (self.bytes.load(SeqCst), self.files.load(SeqCst))
@@ -246,6 +253,30 @@ impl LargeValues {
         Ok(key)
     }
 
+    /// The file of value `id`, and its bytes.
+    pub(crate) fn source(&self, id: u64) -> Result<(PathBuf, Arc<dyn DiskFile>, u64), StoreError> {
+        let path = self.path(id);
+        let file = self.open_file(id)?;
+        let bytes = file.len().map_err(StoreError::io("reading", &path))?;
+        Ok((path, file, bytes))
+    }
+
+    /// Checks that the value of file `id` is the one that its header was written for.
+    pub(crate) fn verify(&self, id: u64) -> Result<(), StoreError> {
+        let key = self.key_of(id)?;
+        let path = self.path(id);
+        let mut header = [0; HEADER];
+        let file = self.open_file(id)?;
+        file.read_exact_at(&mut header, 0)
+            .map_err(StoreError::io("reading", &path))?;
+        let [bytes, crc] = [(16, 8), (24, 4)].map(|(at, length)| {
+            let bytes = header[at..at + length].iter().rev();
+            bytes.fold(0_u64, |value, &byte| value << 8 | u64::from(byte))
+        });
+        let crc = u32::try_from(crc).unwrap_or(0);
+        self.read(&key, &LargeRef { id, bytes, crc }, &mut Vec::new())
+    }
+
     /// True if the header of file `id` never reached the disk: then no record points to it.
     pub(crate) fn never_written(&self, id: u64) -> Result<bool, StoreError> {
         let path = self.path(id);
@@ -277,7 +308,8 @@ impl LargeValues {
     }
 }
 
-fn file_name(id: u64) -> String {
+/// Name of the file of value `id`.
+pub(crate) fn file_name(id: u64) -> String {
     format!("{id:016x}.val")
 }
 

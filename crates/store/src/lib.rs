@@ -1,32 +1,56 @@
-//! An embedded key-value store: values in a log whose end lies in persistent memory, keys in an
-//! index that leads to them.
-//!
-//! Keys and values are appended to a log; an index leads from each key to its newest record. The
-//! log's end lies in a [`forebay_pool::Pool`], so a put is durable after a memory copy, and is
-//! drained to value-log files in large sequential writes. Without a pool, puts go to the files
-//! directly ([`Durability::Fsync`], [`Durability::NoSync`]).
+//! An embedded key-value store: values in a log whose end lies in persistent memory or on a fast
+//! disk, keys in an index that leads to them.
 //!
 //! ```
 //! use forebay_pool::PoolOptions;
-//! use forebay_store::{Batch, StoreOptions};
+//! use forebay_store::StoreOptions;
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let dir = tempfile::tempdir()?;
-//! let pool = PoolOptions::new().emulated(true).create(dir.path().join("pool"))?;
-//! let store = StoreOptions::new().open(dir.path().join("store"), &pool)?;
-//! store.put(b"forebay", b"a small pool in front of a much larger body of water")?; // durable now
-//! let mut batch = Batch::new();
-//! batch.put(b"a", b"1");
-//! batch.delete(b"forebay");
-//! store.write(&batch)?; // both, or none
-//! assert!(store.get(b"forebay")?.is_none());
-//! for pair in store.range("a".."c")? {
-//!     let (key, value) = pair?;
-//!     println!("{key:?} {:?}", &*value);
+//! # let dir = tempfile::tempdir_in(".")?;
+//! let pool = PoolOptions::new().on_disk(true).open_or_create(dir.path().join("pool"))?;
+//! let store = StoreOptions::new().open(dir.path().join("data"), &pool)?;
+//!
+//! store.put("boat", "blue")?; // it survives a power cut from here on
+//! if let Some(colour) = store.get("boat")? {
+//!     println!("the boat is {colour:?}");
 //! }
 //! store.close()?;
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! A [`Store`] is shared by reference between threads. Beside [`put`](Store::put),
+//! [`get`](Store::get), [`delete`](Store::delete) and [`contains_key`](Store::contains_key) it has
+//! [batches](Store::batch), which are written whole or not at all, [scans](Store::range), and
+//! [snapshots](Store::snapshot), which later writes leave as they are:
+//!
+//! ```
+//! # use forebay_pool::PoolOptions;
+//! # use forebay_store::StoreOptions;
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let dir = tempfile::tempdir()?;
+//! # let pool = PoolOptions::new().emulated(true).create(dir.path().join("pool"))?;
+//! # let store = StoreOptions::new().open(dir.path().join("store"), &pool)?;
+//! let before = store.snapshot()?;
+//! let mut batch = store.batch();
+//! batch.put("ark", "brown")?;
+//! batch.put("canoe", "green")?;
+//! batch.delete("boat")?;
+//! store.write(&batch)?; // all of it, or nothing
+//! for pair in store.range("a".."c")? {
+//!     let (name, colour) = pair?;
+//!     println!("{} is {colour:?}", name.escape_ascii());
+//! }
+//! assert!(!before.contains_key("ark")?);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Keys and values are appended to a log; an index leads from each key to its newest record. The
+//! log's end lies in a [`forebay_pool::Pool`]: on persistent memory a put is durable after a memory
+//! copy, [on a disk](forebay_pool::PoolOptions::on_disk) after one write that all threads share
+//! that put meanwhile. It is drained to value-log files in large sequential writes. Without a pool,
+//! puts go to the files directly ([`Durability::Fsync`], [`Durability::NoSync`]). Which options
+//! matter: [`StoreOptions`].
 //!
 //! The modules:
 //!
@@ -64,4 +88,6 @@ pub use index::IndexStats;
 pub use index_error::{IndexCause, IndexError};
 pub use limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use options::{Durability, StoreOptions};
-pub use stats::{GcReport, SetAside, Stats, VerifyReport, WaitStats, WriterWaits};
+pub use stats::{
+    BackupReport, CopyReport, GcReport, SetAside, Stats, VerifyReport, WaitStats, WriterWaits,
+};

@@ -26,6 +26,11 @@ use uuid::Uuid;
 pub(crate) const VERSION: u32 = 1;
 pub(crate) const NAME: &str = "MANIFEST";
 const MISSING: &str = "it was removed";
+/// A checkpoint or backup has a session number so much above its store's. So the lane of any
+/// session of that store is told to be no part of the copy, if one is opened with the store's pool.
+pub(crate) const SESSIONS_ABOVE: u32 = 1 << 20;
+/// A file that a checkpoint or backup has until it has a manifest.
+pub(crate) const UNFINISHED: &str = "UNFINISHED";
 /// The file that is to become the manifest.
 pub(crate) const TEMPORARY: &str = "MANIFEST.tmp";
 
@@ -85,6 +90,16 @@ impl ManifestState {
     /// an opening that was cut has noted that.
     pub(crate) fn is_closed(&self) -> bool {
         self.log_end.is_some() && self.pool.is_none()
+    }
+
+    /// The contents of the file, which is to stand at `path`.
+    pub(crate) fn encode(&self, path: &Path) -> Result<String, StoreError> {
+        let json = serde_json::to_string_pretty(self)
+            .map_err(|e| StoreError::damaged(path, e.to_string()))?;
+        Ok(format!(
+            "{json}\ncrc32c {:08x}\n",
+            crc32c([json.as_bytes()])
+        ))
     }
 
     /// What no program can have written, if anything.
@@ -215,9 +230,7 @@ impl StoreManifest {
         let mut next = self.state.clone();
         change(&mut next);
         self.check_there(next.epoch)?;
-        let json = serde_json::to_string_pretty(&next)
-            .map_err(|e| StoreError::damaged(&self.path, e.to_string()))?;
-        let text = format!("{json}\ncrc32c {:08x}\n", crc32c([json.as_bytes()]));
+        let text = next.encode(&self.path)?;
         replace(disk, &self.path, text.as_bytes())
             .map_err(StoreError::io("writing", &self.path))?;
         self.state = next;

@@ -61,12 +61,26 @@ impl std::str::FromStr for Durability {
 
 /// How a store is opened. The defaults suit a machine with a few gigabytes of memory and an SSD.
 ///
-/// [`open`](Self::open) is the last call.
+/// [`open`](Self::open) is the last call. Those that matter, and when:
+///
+/// | option | when |
+/// |---|---|
+/// | [`durability`](Self::durability) | without a pool: [`Durability::Fsync`]; writers wait for the drain ([`WriterWaits::segment`](crate::WriterWaits::segment)): more segments |
+/// | [`commit_puts`](Self::commit_puts) | on a pool on a disk, the last puts may be lost, or are committed by hundreds |
+/// | [`cache_size`](Self::cache_size) | reads come back to more values than 128 MiB hold |
+/// | [`memtable_size`](Self::memtable_size) | memory is scarce: six chunks of it may exist |
+/// | [`space_amplification_max`](Self::space_amplification_max) | the disk is scarce: less; overwrites are slowed by the collector: more |
+/// | [`create_if_missing`](Self::create_if_missing) | a wrong path is to be an error |
+///
+/// What the pool decides is no option here: whether acknowledged puts survive a power cut
+/// ([`Stats::survives`](crate::Stats::survives) says it), and the size of segments, half of which
+/// is the largest batch.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
     pub(crate) durability: Durability,
     pub(crate) resident: bool,
     pub(crate) commit_puts: bool,
+    pub(crate) close_on_drop: bool,
     pub(crate) create: bool,
     pub(crate) segment_bytes: u64,
     pub(crate) file_bytes: u64,
@@ -94,6 +108,7 @@ impl StoreOptions {
             durability: Durability::DOUBLE,
             resident: false,
             commit_puts: true,
+            close_on_drop: true,
             create: true,
             segment_bytes: 8 << 20,
             file_bytes: 512 << 20,
@@ -135,6 +150,15 @@ impl StoreOptions {
     #[must_use]
     pub const fn commit_puts(mut self, commit: bool) -> Self {
         self.commit_puts = commit;
+        self
+    }
+
+    /// A store that is dropped is [closed](crate::Store::close), as well as that goes. Without
+    /// this, dropping it is what a crash is: quick, and the next opening recovers what was
+    /// acknowledged, with the same pool. Default: yes.
+    #[must_use]
+    pub const fn close_on_drop(mut self, close: bool) -> Self {
+        self.close_on_drop = close;
         self
     }
 
@@ -250,7 +274,7 @@ impl StoreOptions {
             && !matches!(self.durability, Durability::Buffered(n) if usize::from(n) >= least)
         {
             return bad(format!(
-                "a resident store in the variant {}; its log needs buffers=N with N from {least} to 64, which all of it must fit into",
+                "a resident store with the durability {}; its log needs buffers=N, that is Durability::Buffered(N), with N from {least} to 64, which all of it must fit into",
                 self.durability
             ));
         }

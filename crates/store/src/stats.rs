@@ -65,7 +65,7 @@ pub struct Stats {
     /// What this opening gave up, with `salvage`.
     pub given_up: Vec<String>,
     /// Why the value log or the index cannot be written, or no garbage be collected, at present, if
-    /// so.
+    /// so; or why a write had no room that has none still.
     pub trouble: Option<String>,
 }
 
@@ -151,6 +151,38 @@ pub struct GcReport {
     pub large_values: u64,
     /// Files that could not be collected.
     pub set_aside: Vec<SetAside>,
+}
+
+/// How far a checkpoint or backup is, and what it did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct CopyReport {
+    /// Files that the copy has: of the value log, large values, and the index's tables.
+    pub files: u64,
+    /// Bytes of files that it has so far, linked or copied.
+    pub done_bytes: u64,
+    /// Those that were copied. All others were linked, and take no room of their own.
+    pub copied_files: u64,
+    /// Their bytes.
+    pub copied_bytes: u64,
+}
+
+/// A backup that was made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct BackupReport {
+    /// Its directory.
+    pub backup: String,
+    /// Files that it has.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Files that were copied and checked. All others are those of the backup before.
+    pub copied_files: u64,
+    /// Their bytes.
+    pub copied_bytes: u64,
+    /// How long it took.
+    pub seconds: f64,
 }
 
 /// What a verification found.

@@ -100,7 +100,7 @@ fn a_crash_leaves_committed_puts_and_a_stretch_behind_them() {
     store.commit().unwrap();
     let mut batch = Batch::new();
     for number in 20..25 {
-        batch.put(&key(number), &[number as u8; 500]);
+        batch.put(&key(number), &[number as u8; 500]).unwrap();
     }
     store.write(&batch).unwrap();
     drop(store);

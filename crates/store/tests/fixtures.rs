@@ -140,11 +140,11 @@ fn fill_on(store: &Store) {
     store.put(b"empty", b"").unwrap();
     store.put(b"long ago", b"here").unwrap();
     let mut batch = Batch::new();
-    batch.put(b"batch a", b"1");
-    batch.put(b"batch b", &[2; 500]);
-    batch.put(b"batch a", b"3");
-    batch.delete(b"long ago");
-    batch.put(&key(7), b"back again");
+    batch.put(b"batch a", b"1").unwrap();
+    batch.put(b"batch b", &[2; 500]).unwrap();
+    batch.put(b"batch a", b"3").unwrap();
+    batch.delete(b"long ago").unwrap();
+    batch.put(&key(7), b"back again").unwrap();
     store.write(&batch).unwrap();
 }
 

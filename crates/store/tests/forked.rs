@@ -149,7 +149,7 @@ fn refuses_everything(store: &Store, snapshot: &Snapshot) {
     forked(store.put(b"large", &vec![7; 1 << 20]));
     forked(store.delete(&0u32.to_be_bytes()));
     let mut batch = Batch::new();
-    batch.put(b"key", b"value");
+    batch.put(b"key", b"value").unwrap();
     forked(store.write(&batch));
     forked(store.write(&Batch::new()));
     forked(store.get(&0u32.to_be_bytes()));

@@ -72,6 +72,7 @@ impl Place {
 
     fn options(&self, gc: bool) -> StoreOptions {
         StoreOptions::new()
+            .close_on_drop(false)
             .durability(self.variant)
             .segment_size(SEGMENT)
             .file_size(4 << 20)

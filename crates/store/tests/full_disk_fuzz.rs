@@ -143,8 +143,8 @@ fn perform(store: &Store, operation: &[Change]) -> Result<(), StoreError> {
             let mut batch = Batch::new();
             for (number, change) in changes {
                 match change {
-                    Some(value) => batch.put(&key(*number), &value.make()),
-                    None => batch.delete(&key(*number)),
+                    Some(value) => batch.put(&key(*number), &value.make()).unwrap(),
+                    None => batch.delete(&key(*number)).unwrap(),
                 }
             }
             store.write(&batch)
@@ -221,6 +221,7 @@ impl Way {
 
     fn options(&self) -> StoreOptions {
         StoreOptions::new()
+            .close_on_drop(false)
             .durability(self.variant)
             .segment_size(self.segment)
             .file_size(self.file)

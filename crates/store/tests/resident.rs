@@ -100,10 +100,12 @@ fn overwriting_goes_on_for_ever_in_the_same_segments() {
             last.insert(number, n);
             if n % 3 == 0 {
                 let mut batch = Batch::new();
-                batch.put(&key, &value(n, 1000));
+                batch.put(&key, &value(n, 1000)).unwrap();
                 // As copies of their own these would take more lines than in the batch.
                 for small in 0..10u64 {
-                    batch.put(&[b's', (small + n % 50) as u8], &n.to_be_bytes());
+                    batch
+                        .put(&[b's', (small + n % 50) as u8], &n.to_be_bytes())
+                        .unwrap();
                 }
                 store.write(&batch).unwrap();
             } else {

@@ -107,6 +107,7 @@ fn writes_acknowledged_before_an_ext4_shutdown_are_there_later() {
         }
     };
     let options = StoreOptions::new()
+        .close_on_drop(false)
         .durability(Durability::Fsync)
         .gc(false)
         .file_size(4 << 20)

@@ -53,14 +53,14 @@ fn a_value_of_any_size_is_taken_by_put_and_by_batch() {
             let [put, alone, among] = ways.map(|way| key(way, bytes));
             store.put(&put, &value(bytes)).unwrap();
             let mut batch = Batch::new();
-            batch.put(&alone, &value(bytes));
+            batch.put(&alone, &value(bytes)).unwrap();
             store
                 .write(&batch)
                 .unwrap_or_else(|e| panic!("{bytes}: {e}"));
             let mut batch = Batch::new();
-            batch.put(b"before", b"of the batch");
-            batch.put(&among, &value(bytes));
-            batch.delete(b"nothing");
+            batch.put(b"before", b"of the batch").unwrap();
+            batch.put(&among, &value(bytes)).unwrap();
+            batch.delete(b"nothing").unwrap();
             match store.write(&batch) {
                 Ok(()) => {}
                 // Together they are more than a record has; alone it is none too large.
@@ -96,7 +96,11 @@ fn a_batch_of_any_size_is_taken_whole_or_refused_whole() {
         let mut taken = Vec::new();
         for bytes in around(SEGMENT / 2 - 8 * 20) {
             let mut batch = Batch::new();
-            (0..8).for_each(|i| batch.put(&key(bytes, i), &value(bytes / 8 + (i * bytes) % 3)));
+            (0..8).for_each(|i| {
+                batch
+                    .put(&key(bytes, i), &value(bytes / 8 + (i * bytes) % 3))
+                    .unwrap()
+            });
             match store.write(&batch) {
                 Ok(()) => taken.push(bytes),
                 Err(StoreError::BatchTooLarge { .. }) => {
@@ -172,11 +176,13 @@ fn a_key_of_any_size_is_put_and_deleted_or_refused_by_length() {
 #[test]
 fn one_value_around_half_of_a_default_segment_is_taken_by_batch() {
     let bench = Bench::new();
-    let options = StoreOptions::new().durability(Durability::NoSync);
+    let options = StoreOptions::new()
+        .close_on_drop(false)
+        .durability(Durability::NoSync);
     let store = options.open(bench.path(), None).unwrap();
     for bytes in (4_194_250..4_194_280).chain([4_194_303, 4_194_304, 4_194_305]) {
         let mut batch = Batch::new();
-        batch.put(b"key", &value(bytes));
+        batch.put(b"key", &value(bytes)).unwrap();
         store
             .write(&batch)
             .unwrap_or_else(|e| panic!("{bytes}: {e}"));

@@ -251,7 +251,7 @@ impl BatchWriter<'_> {
                 self.opened.store.put(&key, &value)?;
                 self.written = self.seen + 1;
             } else {
-                self.batch.put(&key, &value);
+                self.batch.put(&key, &value)?;
                 self.batch_bytes += bytes;
             }
             self.pairs += 1;

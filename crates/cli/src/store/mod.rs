@@ -1,5 +1,6 @@
 //! `forebay store`: read and write a store.
 
+mod backup;
 mod delete;
 mod export;
 mod gc;
@@ -26,6 +27,7 @@ pub enum StoreCommand {
     Stats(stats::StatsCommand),
     Gc(gc::Gc),
     Verify(verify::Verify),
+    Backup(backup::Backup),
 }
 
 impl StoreCommand {
@@ -40,6 +42,7 @@ impl StoreCommand {
             Self::Stats(stats) => stats.run(),
             Self::Gc(gc) => gc.run(),
             Self::Verify(verify) => verify.run(),
+            Self::Backup(backup) => backup.run(),
         }
     }
 }

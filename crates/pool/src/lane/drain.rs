@@ -177,6 +177,14 @@ impl Lane {
         Ok(())
     }
 
+    /// Why the drain cannot go on at present, if it has said so.
+    #[must_use]
+    pub fn stalled(&self) -> Option<String> {
+        self.core.check_own().ok()?;
+        let control = self.control.lock();
+        control.stalled.as_ref().map(|stall| stall.reason.clone())
+    }
+
     /// Tells writers why there will be no drain: they fail instead of waiting.
     pub fn set_stalled(&self, reason: String) {
         self.stall(Some(Stall {

@@ -22,11 +22,19 @@ use crate::{
 };
 use std::{
     fs::{self, OpenOptions},
-    io::{Read, Seek, SeekFrom},
+    io::{self, Read, Seek, SeekFrom},
     os::{fd::OwnedFd, unix::fs::FileTypeExt},
     path::Path,
     sync::Arc,
 };
+
+/// True if there is nothing at the path.
+fn is_absent(error: &PoolError) -> bool {
+    let PoolErrorKind::Io { source, .. } = &error.kind else {
+        return false;
+    };
+    source.kind() == io::ErrorKind::NotFound
+}
 
 impl PoolOptions {
     /// Opens the pool at `path`: on persistent memory, or emulated if it was made so.
@@ -55,6 +63,34 @@ impl PoolOptions {
             .open(path)
             .map_err(|e| PoolError::io(path, "opening the pool", e))?;
         self.open_file(path, file)
+    }
+
+    /// Opens the pool at `path`, or makes one where there is nothing.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open) and [`create`](Self::create).
+    ///
+    /// ```
+    /// use forebay_pool::PoolOptions;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("example.pool");
+    /// let options = PoolOptions::new().size(1 << 20).segment_size(64 << 10).emulated(true);
+    /// let made = options.open_or_create(&path)?.uuid();
+    /// assert_eq!(options.open_or_create(&path)?.uuid(), made);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn open_or_create(&self, path: impl AsRef<Path>) -> Result<Pool, PoolError> {
+        let path = path.as_ref();
+        match self.open(path) {
+            Err(error) if is_absent(&error) => match self.create(path) {
+                // Another process or thread was first.
+                Err(error) if matches!(error.kind, PoolErrorKind::Exists { .. }) => self.open(path),
+                made => made,
+            },
+            opened => opened,
+        }
     }
 
     /// As [`open`](Self::open), of a `file` that is open for reading and writing: for a process

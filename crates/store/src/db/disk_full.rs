@@ -3,6 +3,7 @@
 
 use super::StoreCore;
 use crate::error::StoreError;
+use forebay_pool::Lsn;
 use std::{
     io, thread,
     time::{Duration, Instant},
@@ -16,6 +17,16 @@ pub(super) const FULL: &str =
 const PATIENCE: Duration = Duration::from_secs(2);
 /// And if that has nothing to collect: it may have given room back just now.
 const MOMENT: Duration = Duration::from_millis(100);
+
+/// A write that was refused because there was no room for it.
+pub(super) struct RefusedWrite {
+    bytes: u64,
+    why: String,
+    /// Bytes that were free then, as far as the file system said.
+    free_bytes: u64,
+    /// The log's tail then, if it was to go there.
+    tail: Option<Lsn>,
+}
 
 impl StoreCore {
     /// Holds a delete while even what is kept for deletes is used up, until the collector has made
@@ -117,11 +128,53 @@ impl StoreCore {
         format!("{FULL}; {missing} bytes more have to be free: delete keys{gc}{held}")
     }
 
-    /// A write beside the log may have had no room: then the collector is to make it.
+    /// A write of so many bytes beside the log may have had no room: then the collector is to make
+    /// it.
     #[cold]
     pub(super) fn note_lacked(&self, error: &StoreError, bytes: usize) {
         if error.is_full_disk() {
             self.log.reserve().set_lacked(bytes as u64);
+            self.note_refused(error, bytes, None);
         }
+    }
+
+    /// A write of so many bytes may have had no room in the log.
+    #[cold]
+    pub(super) fn note_no_room(&self, error: &StoreError, bytes: usize) {
+        if error.is_full_disk() {
+            self.note_refused(error, bytes, Some(self.tail.tail()));
+        }
+    }
+
+    fn note_refused(&self, error: &StoreError, bytes: usize, tail: Option<Lsn>) {
+        *self.refused.lock() = Some(RefusedWrite {
+            bytes: bytes as u64,
+            why: error.to_string(),
+            free_bytes: self.log.free_bytes(),
+            tail,
+        });
+    }
+
+    /// A large value was written.
+    pub(super) fn forget_lacked(&self) {
+        let mut refused = self.refused.lock();
+        if refused.as_ref().is_some_and(|it| it.tail.is_none()) {
+            *refused = None;
+        }
+    }
+
+    /// Why the last write that had no room was refused, unless there is room for it by now: as much
+    /// was logged since, or the file system says so.
+    pub(super) fn refused(&self) -> Option<String> {
+        let mut refused = self.refused.lock();
+        let it = refused.as_ref()?;
+        let is_logged = |tail: Lsn| self.tail.tail().saturating_sub(tail) >= it.bytes;
+        let has_room = it.free_bytes < it.bytes && self.log.free_bytes() >= it.bytes;
+        if has_room || it.tail.is_some_and(is_logged) {
+            *refused = None;
+        }
+        let why =
+            |it: &RefusedWrite| format!("a write of {} bytes was refused: {}", it.bytes, it.why);
+        refused.as_ref().map(why)
     }
 }

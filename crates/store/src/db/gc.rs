@@ -1,6 +1,7 @@
 //! Garbage collection of the value log and of large values.
 //!
-//! How a file is collected: `collect`. Large values: `large`.
+//! How a file is collected: `collect`. Large values: `large`. A small store that closes:
+//! `at_close`.
 //!
 //! Which file: the one with most garbage, by sampling (`estimate`, `sample`). If that is one that
 //! the index does not cover yet, an ingestion is asked for.
@@ -12,6 +13,7 @@
 //! the next file is begun. So the nearer the limit the slower they are, and they settle where as
 //! much is given back as is written.
 
+mod at_close;
 mod collect;
 mod estimate;
 mod large;

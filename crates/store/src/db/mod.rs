@@ -16,6 +16,7 @@
 mod brake;
 mod check;
 mod close;
+mod copying;
 mod dead_starts;
 mod disk_full;
 mod gc;
@@ -54,6 +55,7 @@ use crate::{
 use arc_swap::ArcSwap;
 use brake::Brake;
 use dead_starts::DeadStarts;
+use disk_full::RefusedWrite;
 use forebay_pool::{Lsn, WaitMeter, media::ProcessMark};
 use gc::Collector;
 use open::StoreLock;
@@ -73,8 +75,10 @@ use uuid::Uuid;
 
 /// An embedded key-value store. Share it by reference between any number of threads.
 ///
-/// Dropping it without [`close`](Self::close) is what a crash does: nothing acknowledged is lost,
-/// and the next opening recovers.
+/// Dropping it [closes](Self::close) it as well as that goes, unless
+/// [`StoreOptions::close_on_drop`] is switched off; an error is told by [`close`](Self::close)
+/// alone. Where a close fails, or a process ends without one, nothing acknowledged is lost, and the
+/// next opening recovers.
 ///
 /// It is the process's that opened it. In a child that is forked from that, every call on it, and
 /// on its snapshots and scans, fails with [`StoreError::Forked`], and dropping it there changes
@@ -87,6 +91,8 @@ pub struct Store {
     _running: RunningThreads,
     /// Locked as long as the store is open.
     lock: Option<StoreLock>,
+    /// To be closed when it is dropped.
+    closes: bool,
 }
 
 /// What the store's threads share.
@@ -101,6 +107,8 @@ pub(crate) struct StoreCore {
     /// Each put is committed before it returns: the pool needs that, and the options say so.
     commits_puts: bool,
     given_up: GivenUp,
+    /// The last write that had no room.
+    refused: Mutex<Option<RefusedWrite>>,
     log: Arc<ValueLog>,
     tail: LogTail,
     index: Arc<Index>,
@@ -335,6 +343,8 @@ impl Store {
                 .map(|failed| failed.to_string())
                 .or(index_trouble)
                 .or_else(|| shared.log.reserve().is_short().then(|| shared.why_full()))
+                .or_else(|| shared.tail.stalled())
+                .or_else(|| shared.refused())
                 .or_else(|| shared.collector.trouble()),
         }
     }

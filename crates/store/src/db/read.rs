@@ -46,12 +46,28 @@ impl Store {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn get(&self, key: &[u8]) -> Result<Option<Value>, StoreError> {
-        let shared = &*self.shared;
-        shared.find(key, |address| match shared.kept(address) {
-            None => shared.read(key, address),
-            kept => Ok(kept),
-        })
+    pub fn get(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<Option<Value>, StoreError> {
+        self.shared.get(key.as_ref())
+    }
+
+    /// True if the key has a value, which is not read: it costs the look-up alone.
+    ///
+    /// # Errors
+    /// I/O errors and damage of the index.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// store.put("boat", "blue")?;
+    /// assert!(store.contains_key("boat")?);
+    /// store.delete("boat")?;
+    /// assert!(!store.contains_key("boat")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn contains_key(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<bool, StoreError> {
+        self.shared.contains_key(key.as_ref())
     }
 
     /// The key's value, read into `buffer`, whose memory is used again: allocates nothing once it
@@ -74,23 +90,44 @@ impl Store {
     /// ```
     pub fn get_into<'b>(
         &self,
-        key: &[u8],
+        key: &(impl AsRef<[u8]> + ?Sized),
         buffer: &'b mut Vec<u8>,
     ) -> Result<Option<&'b [u8]>, StoreError> {
-        let shared = &*self.shared;
-        let range = shared.find(key, |address| match shared.values.get(address.lsn) {
-            None => shared.read_into(key, address, buffer),
-            Some(kept) => {
-                buffer.clear();
-                buffer.extend_from_slice(&kept);
-                Ok(Some(0..kept.len()))
-            }
-        })?;
+        let range = self.shared.get_into(key.as_ref(), buffer)?;
         Ok(range.map(|range| &buffer[range]))
     }
 }
 
 impl StoreCore {
+    fn get(&self, key: &[u8]) -> Result<Option<Value>, StoreError> {
+        self.find(key, |address| match self.kept(address) {
+            None => self.read(key, address),
+            kept => Ok(kept),
+        })
+    }
+
+    /// As [`get`](Self::get), into `buffer`; where in it the value is.
+    fn get_into(
+        &self,
+        key: &[u8],
+        buffer: &mut Vec<u8>,
+    ) -> Result<Option<Range<usize>>, StoreError> {
+        self.find(key, |address| match self.values.get(address.lsn) {
+            None => self.read_into(key, address, buffer),
+            Some(kept) => {
+                buffer.clear();
+                buffer.extend_from_slice(&kept);
+                Ok(Some(0..kept.len()))
+            }
+        })
+    }
+
+    fn contains_key(&self, key: &[u8]) -> Result<bool, StoreError> {
+        self.check_process()?;
+        let found = self.view.load().find(self.hash(key), key)?;
+        Ok(live(found).is_some())
+    }
+
     /// Looks the key up and has `read` read at its address, again if that gives nothing.
     #[inline]
     fn find<T>(
@@ -148,7 +185,17 @@ impl StoreCore {
         }
     }
 
-    /// The same, from where it lies.
+    /// Whether the key has a value as of a snapshot.
+    pub(super) fn contains_in(
+        &self,
+        moment: &SnapshotMoment,
+        key: &[u8],
+    ) -> Result<bool, StoreError> {
+        self.check_process()?;
+        Ok(live(moment.find(self.hash(key), key)?).is_some())
+    }
+
+    /// The same as [`get_in`](Self::get_in), from where it lies.
     pub(super) fn read_in(
         &self,
         moment: &SnapshotMoment,

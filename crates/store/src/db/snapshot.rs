@@ -327,8 +327,16 @@ impl Snapshot {
     ///
     /// # Errors
     /// I/O errors and damage.
-    pub fn get(&self, key: &[u8]) -> Result<Option<Value>, StoreError> {
-        self.shared.get_in(&self.moment, key)
+    pub fn get(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<Option<Value>, StoreError> {
+        self.shared.get_in(&self.moment, key.as_ref())
+    }
+
+    /// As [`Store::contains_key`], as of the snapshot.
+    ///
+    /// # Errors
+    /// I/O errors and damage of the index.
+    pub fn contains_key(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<bool, StoreError> {
+        self.shared.contains_in(&self.moment, key.as_ref())
     }
 }
 

@@ -1,13 +1,28 @@
 //! [`Value`]: what a read gives, from the log or from the cache, without another copy.
 
 use lsm_tree::Slice;
-use std::ops::{Deref, Range};
+use std::{
+    fmt,
+    ops::{Deref, Range},
+};
 
 /// A value that was read.
-#[derive(Clone, Debug, Default)]
+///
+/// Its `{:?}` shows its bytes as a byte string does.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = tempfile::tempdir()?;
+/// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+/// store.put("boat", b"blue\n")?;
+/// assert_eq!(format!("{:?}", store.get("boat")?), r#"Some(b"blue\n")"#);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Default)]
 pub struct Value(Bytes);
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 enum Bytes {
     /// Part of what was read.
     Read(Vec<u8>, Range<usize>),
@@ -45,6 +60,12 @@ impl Value {
             }
             Bytes::Kept(slice) => slice.to_vec(),
         }
+    }
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "b\"{}\"", self.escape_ascii())
     }
 }
 

@@ -30,35 +30,72 @@ use std::io::IoSlice;
 
 /// Operations that are written as one: all of them are durable and visible, or none.
 ///
+/// [`Store::batch`] makes one that knows how much the store writes as one, and refuses what is
+/// beyond that where it is added. One that was made by [`Batch::new`] is for any store, and is
+/// refused by [`Store::write`].
+///
 /// ```
+/// # fn main() -> Result<(), forebay_store::StoreError> {
 /// let mut batch = forebay_store::Batch::new();
-/// batch.put(b"key", b"value");
-/// batch.delete(b"other");
+/// batch.put(b"key", b"value")?;
+/// batch.delete(b"other")?;
 /// assert_eq!((batch.len(), batch.bytes()), (2, 13));
+/// # Ok(())
+/// # }
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     ops: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     bytes: usize,
+    /// What the operations take in the log, by `bytes_max`.
+    log_bytes: usize,
+    /// What the store takes as one record, if it is known.
+    bytes_max: Option<usize>,
 }
 
 impl Batch {
-    /// No operations.
+    /// No operations, for any store.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Adds a put. Of several operations on a key the last one counts.
-    pub fn put(&mut self, key: &[u8], value: &[u8]) {
-        self.bytes += key.len() + value.len();
-        self.ops.push((key.to_vec(), Some(value.to_vec())));
+    ///
+    /// # Errors
+    /// [`StoreError::BadKey`], [`StoreError::ValueTooLarge`], and in a batch of [`Store::batch`]
+    /// [`StoreError::BatchTooLarge`]. It was not added then; the others are in the batch, which may
+    /// be written.
+    pub fn put(
+        &mut self,
+        key: &(impl AsRef<[u8]> + ?Sized),
+        value: &(impl AsRef<[u8]> + ?Sized),
+    ) -> Result<(), StoreError> {
+        let (key, value) = (key.as_ref(), value.as_ref());
+        check_value(value)?;
+        self.add(key, Some(value))
     }
 
     /// Adds a delete.
-    pub fn delete(&mut self, key: &[u8]) {
-        self.bytes += key.len();
-        self.ops.push((key.to_vec(), None));
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn delete(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), StoreError> {
+        self.add(key.as_ref(), None)
+    }
+
+    fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
+        check_key(key)?;
+        if let Some(bytes_max) = self.bytes_max {
+            let bytes = self.log_bytes + bytes_in_log(key, value, bytes_max);
+            if bytes > bytes_max {
+                return Err(StoreError::BatchTooLarge { bytes, bytes_max });
+            }
+            self.log_bytes = bytes;
+        }
+        self.bytes += key.len() + value.map_or(0, <[u8]>::len);
+        self.ops.push((key.to_vec(), value.map(<[u8]>::to_vec)));
+        Ok(())
     }
 
     /// Number of operations.
@@ -82,7 +119,20 @@ impl Batch {
     /// Removes all operations; keeps the memory.
     pub fn clear(&mut self) {
         self.ops.clear();
-        self.bytes = 0;
+        (self.bytes, self.log_bytes) = (0, 0);
+    }
+}
+
+/// True if a value gets a file of its own, where a record has `bytes_max` bytes at most.
+fn is_large(key: &[u8], value: &[u8], bytes_max: usize) -> bool {
+    op_bytes(key, value.len()) > bytes_max
+}
+
+/// Bytes that an operation takes in a batch's record, where that has `bytes_max` at most.
+fn bytes_in_log(key: &[u8], value: Option<&[u8]>, bytes_max: usize) -> usize {
+    match value {
+        Some(value) if is_large(key, value, bytes_max) => op_bytes(key, LargeRef::BYTES),
+        value => op_bytes(key, value.map_or(0, <[u8]>::len)),
     }
 }
 
@@ -137,17 +187,12 @@ impl Store {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        check_key(key)?;
-        check_value(value)?;
-        let shared = &*self.shared;
-        shared.check_process()?;
-        shared.check_room()?;
-        shared.wait_for_memtable()?;
-        if KEY_LENGTH + key.len() + value.len() > shared.tail.payload_max() {
-            return shared.put_large(key, value);
-        }
-        shared.write_at_pace(KIND_PUT, key, value, ValueForm::Record)
+    pub fn put(
+        &self,
+        key: &(impl AsRef<[u8]> + ?Sized),
+        value: &(impl AsRef<[u8]> + ?Sized),
+    ) -> Result<(), StoreError> {
+        self.shared.put(key.as_ref(), value.as_ref())
     }
 
     /// Removes the key, whether it is there or not.
@@ -165,13 +210,39 @@ impl Store {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn delete(&self, key: &[u8]) -> Result<(), StoreError> {
-        check_key(key)?;
-        let shared = &*self.shared;
-        shared.check_process()?;
-        shared.check_room_to_delete()?;
-        shared.wait_for_memtable()?;
-        shared.write_at_pace(KIND_DELETE, key, &[], ValueForm::Tombstone)
+    pub fn delete(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), StoreError> {
+        self.shared.delete(key.as_ref())
+    }
+
+    /// A batch without operations that knows how much this store writes as one: what would be
+    /// beyond that is refused where it is added.
+    ///
+    /// ```
+    /// use forebay_store::StoreError;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync);
+    /// # let store = options.segment_size(64 << 10).open(dir.path(), None)?;
+    /// let mut batch = store.batch();
+    /// for number in 0..1000u32 {
+    ///     let key = number.to_be_bytes();
+    ///     if let Err(StoreError::BatchTooLarge { .. }) = batch.put(&key, &[7; 100]) {
+    ///         store.write(&batch)?; // what is in it so far
+    ///         batch.clear();
+    ///         batch.put(&key, &[7; 100])?;
+    ///     }
+    /// }
+    /// store.write(&batch)?;
+    /// assert_eq!(store.scan(forebay_store::ScanRange::all())?.count(), 1000);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn batch(&self) -> Batch {
+        Batch {
+            bytes_max: Some(self.shared.tail.payload_max()),
+            ..Batch::default()
+        }
     }
 
     /// Writes all operations of `batch` as one.
@@ -186,18 +257,14 @@ impl Store {
     /// # let dir = tempfile::tempdir()?;
     /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
     /// let mut batch = Batch::new();
-    /// batch.put(b"alice", b"70");
-    /// batch.put(b"bob", b"130");
+    /// batch.put(b"alice", b"70")?;
+    /// batch.put(b"bob", b"130")?;
     /// store.write(&batch)?; // both, also after a crash, or neither
     /// # Ok(())
     /// # }
     /// ```
     pub fn write(&self, batch: &Batch) -> Result<(), StoreError> {
         self.shared.check_process()?;
-        for (key, value) in &batch.ops {
-            check_key(key)?;
-            check_value(value.as_deref().unwrap_or_default())?;
-        }
         if batch.is_empty() {
             return Ok(());
         }
@@ -212,6 +279,26 @@ impl Store {
 }
 
 impl StoreCore {
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        check_key(key)?;
+        check_value(value)?;
+        self.check_process()?;
+        self.check_room()?;
+        self.wait_for_memtable()?;
+        if KEY_LENGTH + key.len() + value.len() > self.tail.payload_max() {
+            return self.put_large(key, value);
+        }
+        self.write_at_pace(KIND_PUT, key, value, ValueForm::Record)
+    }
+
+    fn delete(&self, key: &[u8]) -> Result<(), StoreError> {
+        check_key(key)?;
+        self.check_process()?;
+        self.check_room_to_delete()?;
+        self.wait_for_memtable()?;
+        self.write_at_pace(KIND_DELETE, key, &[], ValueForm::Tombstone)
+    }
+
     /// Steps 2 to 6 for one operation.
     #[inline]
     fn write_at_pace(
@@ -229,7 +316,11 @@ impl StoreCore {
         let write = || self.write_one(claim, kind, key, body, form, || true);
         let written = match self.with_room(claim, write) {
             Err(error) if kind == KIND_DELETE && error.wants_room() => self.delete_late(write)?,
-            written => written?,
+            Err(error) => {
+                self.note_no_room(&error, body.len());
+                return Err(error);
+            }
+            Ok(written) => written,
         };
         if let Some(lsn) = written {
             self.commit_put(lsn)?;
@@ -321,6 +412,7 @@ impl StoreCore {
         }
         let written = self.large.write(key, value);
         let written = written.inspect_err(|e| self.note_lacked(e, value.len()))?;
+        self.forget_lacked();
         let reference = written.value.encode();
         let done = self.write_at_pace(KIND_LARGE, key, &reference, ValueForm::Record);
         if done.as_ref().is_err_and(StoreError::nothing_logged) {
@@ -348,12 +440,9 @@ impl StoreCore {
         // A value too large for the log goes to a file of its own first, so that only its reference
         // must fit.
         let bytes_max = self.tail.payload_max();
-        let is_large = |key: &[u8], value: &[u8]| op_bytes(key, value.len()) > bytes_max;
-        let bytes = (batch.ops.iter()).map(|(key, value)| match value.as_deref() {
-            Some(value) if is_large(key, value) => op_bytes(key, LargeRef::BYTES),
-            value => op_bytes(key, value.map_or(0, <[u8]>::len)),
-        });
-        let bytes = bytes.sum();
+        let bytes = (batch.ops.iter())
+            .map(|(key, value)| bytes_in_log(key, value.as_deref(), bytes_max))
+            .sum();
         if bytes > bytes_max {
             return Err(StoreError::BatchTooLarge { bytes, bytes_max });
         }
@@ -362,7 +451,7 @@ impl StoreCore {
         for (key, value) in &batch.ops {
             let place = match value {
                 None => push_op(&mut payload, KIND_DELETE, key, &[]),
-                Some(value) if is_large(key, value) => {
+                Some(value) if is_large(key, value, bytes_max) => {
                     let written = self.large.write(key, value);
                     let written = written.inspect_err(|e| self.note_lacked(e, value.len()))?;
                     let place = push_op(&mut payload, KIND_LARGE, key, &written.value.encode());
@@ -374,13 +463,15 @@ impl StoreCore {
             places.push(place);
         }
         let hashes: Vec<u64> = batch.ops.iter().map(|(key, _)| self.hash(key)).collect();
-        let (lsn, mut writers, keys) = self.with_room(RoomClaim::Put, || {
-            let keys = self.locks.lock_keys(hashes.iter().copied());
-            let writers = self.locks.stripe().lock();
-            let parts = [IoSlice::new(&payload)];
-            let lsn = self.tail.append(RoomClaim::Put, KIND_BATCH, &parts)?;
-            Ok((lsn, writers, keys))
-        })?;
+        let (lsn, mut writers, keys) = self
+            .with_room(RoomClaim::Put, || {
+                let keys = self.locks.lock_keys(hashes.iter().copied());
+                let writers = self.locks.stripe().lock();
+                let parts = [IoSlice::new(&payload)];
+                let lsn = self.tail.append(RoomClaim::Put, KIND_BATCH, &parts)?;
+                Ok((lsn, writers, keys))
+            })
+            .inspect_err(|error| self.note_no_room(error, payload.len()))?;
         writers.writes += batch.len() as u64;
         let mut full = None;
         for (((key, value), hash), (at, bytes)) in batch.ops.iter().zip(hashes).zip(places) {

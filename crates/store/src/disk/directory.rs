@@ -10,7 +10,10 @@
 use crate::error::StoreError;
 use forebay_pool::media::ProcessMark;
 use rustix::{
-    fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat},
+    fs::{
+        AtFlags, CWD, Dir, FileType, Mode, OFlags, linkat, mkdirat, openat, renameat, statat,
+        unlinkat,
+    },
     io::Errno,
 };
 use std::{
@@ -146,6 +149,12 @@ impl HeldDirectory {
     pub(crate) fn rename_to(&self, from: &Path, there: &Self, to: &Path) -> io::Result<()> {
         self.check_process()?;
         Ok(renameat(&self.file, from, &there.file, to)?)
+    }
+
+    /// Gives a file a second name, in another directory.
+    pub(crate) fn link_to(&self, from: &Path, there: &Self, to: &Path) -> io::Result<()> {
+        self.check_process()?;
+        Ok(linkat(&self.file, from, &there.file, to, AtFlags::empty())?)
     }
 
     /// Removes a file.

@@ -148,6 +148,11 @@ impl Disk for FaultyDisk {
         self.inner.rename(from, to)
     }
 
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.plan.check()?;
+        self.inner.link(from, to)
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.plan.check()?;
         self.inner.remove(path)

@@ -62,6 +62,15 @@ pub trait Disk: Send + Sync {
     /// As above.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
+    /// Gives a file a second name, which must not exist yet.
+    ///
+    /// # Errors
+    /// As above; `Unsupported`, or what the operating system says, where that cannot be done.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let _ = (from, to);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Removes a file.
     ///
     /// # Errors

@@ -191,6 +191,11 @@ impl Disk for RealDisk {
         directory.rename_to(from, &there, to)
     }
 
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let ((directory, from), (there, to)) = (self.place(from)?, self.place(to)?);
+        directory.link_to(from, &there, to)
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         let (directory, name) = self.place(path)?;
         directory.remove(name)

@@ -15,7 +15,7 @@
 //! state before or the state after. The version files of lsm-tree itself are not used: in 3.1.10
 //! they state no more than 255 runs, and are not checked against their checksum when read. If their
 //! `current` file is lost, an empty tree is made in silence.
-use super::{IndexCause, IndexError, table::TableFacts};
+use super::{IndexCause, IndexError, run::TableRun, table::TableFacts, view::IndexView};
 use crate::disk::HeldDirectory;
 use lsm_tree::checksum::ChecksummedWriter;
 use rustix::fs::OFlags;
@@ -58,7 +58,17 @@ fn checksum(text: &str) -> u128 {
 }
 
 impl IndexManifest {
-    fn encode(&self) -> String {
+    /// That of an index that is `view`, with table numbers from `next_id` on not given yet.
+    pub(super) fn of(view: &IndexView, next_id: u64) -> Self {
+        let tables = |run: &TableRun| run.tables().iter().map(|table| table.facts()).collect();
+        Self {
+            watermark: view.watermark,
+            next_id,
+            runs: view.runs.iter().map(|run| tables(run)).collect(),
+        }
+    }
+
+    pub(super) fn encode(&self) -> String {
         let mut body = format!("watermark {}\nnext {}\n", self.watermark, self.next_id);
         for run in &self.runs {
             body.push_str("run\n");

@@ -22,7 +22,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
 };
 use uuid::Uuid;
@@ -43,6 +43,8 @@ pub(crate) struct VlogFile {
     pub(crate) bytes: u64,
     pub(crate) file: Arc<dyn DiskFile>,
     end: AtomicU64,
+    /// It is shorter than it was made for: a close gave back the rest.
+    is_short: AtomicBool,
 }
 
 pub(crate) fn file_name(start: Lsn) -> String {
@@ -99,6 +101,7 @@ impl VlogFile {
             bytes,
             file,
             end: AtomicU64::new(GROWING),
+            is_short: AtomicBool::new(false),
         })
     }
 
@@ -169,6 +172,7 @@ impl VlogFile {
             bytes,
             file,
             end: AtomicU64::new(end.unwrap_or(GROWING)),
+            is_short: AtomicBool::new(end.is_none() && length < FILE_HEADER + bytes),
             path,
         })
     }
@@ -197,6 +201,29 @@ impl VlogFile {
         self.end.store(end, SeqCst);
         // Space only: if it fails, the file stays longer than it need be.
         let _ = self.file.truncate(FILE_HEADER + (end - self.start));
+    }
+
+    /// The store is closed, and the log ends at `end`: gives back what was allocated behind that,
+    /// until the log goes on.
+    pub(crate) fn give_back_room(&self, end: Lsn) {
+        // Space only.
+        let _ = self.file.truncate(self.offset(end.max(self.start)));
+    }
+
+    /// The log goes on in this file, and nothing was written to it yet: allocates again what a
+    /// close gave back, unless the disk `is_full`. Without room for it a write will say so.
+    pub(crate) fn take_room(&self, is_full: bool) {
+        // The first time only: later another thread may be writing behind `length`.
+        if !self.is_short.swap(false, SeqCst) || is_full {
+            return;
+        }
+        if let Ok(length) = self.file.len()
+            && length < FILE_HEADER + self.bytes
+            && self.file.allocate(FILE_HEADER + self.bytes).is_err()
+        {
+            // What it got would be the next to lack.
+            let _ = self.file.truncate(length);
+        }
     }
 
     /// Takes away what stands at `end` and behind, and allocates the room again.

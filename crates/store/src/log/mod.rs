@@ -21,7 +21,7 @@ mod value_log;
 
 pub(crate) use content::{ZEROS, ZEROS_AT_AN_END};
 pub(crate) use drain::{drain, drain_one};
-pub(crate) use file::{VlogFile, header as file_header};
+pub(crate) use file::{FILE_HEADER, VlogFile, file_name, header as file_header};
 pub(crate) use file_tail::FileTail;
 pub(crate) use reader::{LogReader, WalkStop};
 pub(crate) use reserve::{COPY_MORE, ReserveNeed, copy_bytes};

@@ -207,6 +207,23 @@ impl Reserve {
         }
     }
 
+    /// The store was closed with so few `bytes` of log: keeps what it takes to copy these, and the
+    /// rest when it is opened again.
+    pub(crate) fn shrink(&self, bytes: u64) {
+        let mut state = self.state.lock();
+        let enough = copy_bytes(bytes) + MANIFESTS;
+        if self.is_short() || state.kept <= enough {
+            return;
+        }
+        let cut = self
+            .disk
+            .open(&self.path)
+            .and_then(|file| file.truncate(enough));
+        if cut.is_ok() {
+            state.kept = enough;
+        }
+    }
+
     /// Keeps as many of the steps as there is room for. True if that is all of them.
     fn fill(&self, state: &mut ReserveState) -> bool {
         let steps = [state.wanted, state.first, state.second, state.last];

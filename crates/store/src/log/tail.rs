@@ -130,6 +130,12 @@ impl LogTail {
         self.lane()?.failure().map(|reason| read_only(&reason))
     }
 
+    /// Why what the pool holds cannot be written to the files at present, if so.
+    pub(crate) fn stalled(&self) -> Option<String> {
+        let reason = self.lane()?.stalled()?;
+        Some(format!("the value log cannot be written ({reason})"))
+    }
+
     /// Waits until everything appended before is durable in the value-log files, or where it stays.
     pub(crate) fn flush(&self) -> Result<(), StoreError> {
         match self {

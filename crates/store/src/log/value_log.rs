@@ -160,6 +160,20 @@ impl ValueLog {
             .keep(self.next_file_bytes().max(largest.unwrap_or(0)));
     }
 
+    /// The store was closed, and the log ends at `end`: gives back room that is allocated for what
+    /// may come, the last file's and the reserve's, as far as a small log does not need it.
+    pub(crate) fn give_back_room(&self, end: Lsn) {
+        let files = self.files();
+        let held = |file: &VlogFile| file.end().unwrap_or(end).saturating_sub(file.start);
+        let bytes: u64 = files.iter().map(|file| held(file)).sum();
+        if let Some(last) = files.last().filter(|last| last.end().is_none()) {
+            last.give_back_room(next_start(end));
+        }
+        if bytes < self.next_file_bytes() {
+            self.reserve.shrink(bytes);
+        }
+    }
+
     /// The directory of the files.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
@@ -168,6 +182,16 @@ impl ValueLog {
     /// All files, in address order.
     pub(crate) fn files(&self) -> Arc<Vec<Arc<VlogFile>>> {
         self.files.load_full()
+    }
+
+    /// True if the file that starts there is still one of them.
+    pub(crate) fn has(&self, start: Lsn) -> bool {
+        self.files.load().iter().any(|file| file.start == start)
+    }
+
+    /// What the manifest has.
+    pub(crate) fn state(&self) -> ManifestState {
+        self.manifest.lock().state().clone()
     }
 
     /// What the next file is made for.
@@ -209,6 +233,7 @@ impl ValueLog {
                 None => start + content <= file.start + file.bytes,
             };
             if fits {
+                file.take_room(self.reserve.is_short());
                 return Ok(Arc::clone(file));
             }
         }

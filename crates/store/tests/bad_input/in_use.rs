@@ -17,8 +17,12 @@ fn a_store_or_its_lane_in_use_is_refused_until_it_is_free() {
         .open(bench.path(), &bench.pool)
         .err()
         .unwrap();
-    assert!(matches!(error, StoreError::InUse { .. }), "{error}");
-    assert!(error.to_string().contains("stop that process"), "{error}");
+    assert!(
+        matches!(error, StoreError::InUse { here: true, .. }),
+        "{error}"
+    );
+    let here = "open in this process already; share that Store";
+    assert!(error.to_string().contains(here), "{error}");
     // The same store's lane, by way of a copy of its directory.
     let copy = bench.dir.path().join("copy");
     common::copy_dir(&bench.path(), &copy);

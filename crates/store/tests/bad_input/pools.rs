@@ -45,7 +45,7 @@ fn a_buffered_variant_without_pool_is_refused_with_the_choices() {
         None,
         Durability::DOUBLE,
         |e| matches!(e, StoreError::PoolNeeded { .. }),
-        &["double", "--pool", "fsync"],
+        &["double", "PoolOptions::on_disk", "Durability::Fsync"],
     );
 }
 

@@ -104,8 +104,10 @@ fn a_snapshot_beside_writers_has_whole_batches_only_and_stays() {
     let store = &bench.open(&small(Durability::DOUBLE));
     let write = |round: u32| {
         let mut batch = Batch::new();
-        (0..KEYS).for_each(|i| batch.put(&key(i), &round.to_le_bytes()));
-        batch.put(&[&b"only "[..], &round.to_le_bytes()].concat(), b"");
+        (0..KEYS).for_each(|i| batch.put(&key(i), &round.to_le_bytes()).unwrap());
+        batch
+            .put(&[&b"only "[..], &round.to_le_bytes()].concat(), b"")
+            .unwrap();
         store.write(&batch).unwrap();
     };
     write(0);

@@ -157,14 +157,14 @@ fn a_batch_is_whole_or_nothing_and_a_keys_last_operation_counts() {
     let store = bench.open(&small(Durability::DOUBLE));
     store.put(b"gone", b"x").unwrap();
     let mut batch = Batch::new();
-    batch.put(b"a", b"1");
-    batch.put(b"a", b"2");
-    batch.delete(b"gone");
-    batch.put(b"large", &[7; 100_000]);
+    batch.put(b"a", b"1").unwrap();
+    batch.put(b"a", b"2").unwrap();
+    batch.delete(b"gone").unwrap();
+    batch.put(b"large", &[7; 100_000]).unwrap();
     store.write(&batch).unwrap();
     let mut too_large = Batch::new();
     for i in 0..40 {
-        too_large.put(&key(i), &[0; 1000]);
+        too_large.put(&key(i), &[0; 1000]).unwrap();
     }
     let error = store.write(&too_large).unwrap_err();
     assert!(matches!(error, StoreError::BatchTooLarge { .. }), "{error}");

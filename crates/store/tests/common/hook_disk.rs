@@ -17,6 +17,7 @@ pub enum Doing<'a> {
     Write(&'a Path, u64),
     Sync(&'a Path),
     Rename(&'a Path),
+    Link(&'a Path),
     Remove(&'a Path),
     SyncDir(&'a Path),
 }
@@ -76,6 +77,11 @@ impl Disk for HookDisk {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         (self.hook)(Doing::Rename(to))?;
         self.inner.rename(from, to)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        (self.hook)(Doing::Link(to))?;
+        self.inner.link(from, to)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

@@ -141,6 +141,7 @@ pub fn tiny(variant: Durability) -> StoreOptions {
 /// The same with other segments and chunks.
 pub fn sized(variant: Durability, segment: u64, chunk_log: u64) -> StoreOptions {
     StoreOptions::new()
+        .close_on_drop(false)
         .durability(variant)
         .file_size(1 << 20)
         .segment_size(segment)

@@ -84,8 +84,10 @@ pub fn perform(store: &Store, operation: &[Change]) {
         match change {
             // A batch must fit into a record; only values that go to files of their own may be
             // longer.
-            Some(number) => batch.put(key, &value(*number)[..value(*number).len().min(BATCHED)]),
-            None => batch.delete(key),
+            Some(number) => batch
+                .put(key, &value(*number)[..value(*number).len().min(BATCHED)])
+                .unwrap(),
+            None => batch.delete(key).unwrap(),
         }
     }
     store.write(&batch).unwrap();

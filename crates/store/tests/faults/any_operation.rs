@@ -50,8 +50,8 @@ fn write(store: &Store, changes: &[(Vec<u8>, Option<Vec<u8>>)]) -> Result<(), St
             let mut batch = Batch::new();
             for (key, value) in changes {
                 match value {
-                    Some(value) => batch.put(key, value),
-                    None => batch.delete(key),
+                    Some(value) => batch.put(key, value).unwrap(),
+                    None => batch.delete(key).unwrap(),
                 }
             }
             store.write(&batch)

@@ -101,8 +101,8 @@ fn a_large_value_whose_write_was_refused_leaves_no_file_behind() {
     while store.put(b"fills the pool", &half_a_segment()).is_ok() {}
     while store.put(b"fills the pool", b"to its last line").is_ok() {}
     let mut batch = Batch::new();
-    batch.put(b"a", &[7; 100_000]);
-    batch.put(b"b", &[7; 100_000]);
+    batch.put(b"a", &[7; 100_000]).unwrap();
+    batch.put(b"b", &[7; 100_000]).unwrap();
     for _ in 0..3 {
         let error = store.put(b"large", &[7; 100_000]).unwrap_err();
         assert!(matches!(error, StoreError::Stalled { .. }), "{error}");

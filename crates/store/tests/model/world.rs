@@ -185,11 +185,13 @@ impl World {
                             } else {
                                 bytes % 3000
                             };
-                            batch.put(&key.bytes(), &Size(bytes, *first).bytes());
+                            batch
+                                .put(&key.bytes(), &Size(bytes, *first).bytes())
+                                .unwrap();
                             model.insert(key.bytes(), Size(bytes, *first).bytes());
                         }
                         None => {
-                            batch.delete(&key.bytes());
+                            batch.delete(&key.bytes()).unwrap();
                             model.remove(&key.bytes());
                         }
                     }

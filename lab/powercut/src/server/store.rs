@@ -44,8 +44,8 @@ impl Engine for EmbeddedStore {
         let mut batch = Batch::new();
         for (key, change) in &changes {
             match change {
-                Some(value) => batch.put(key, value),
-                None => batch.delete(key),
+                Some(value) => batch.put(key, value)?,
+                None => batch.delete(key)?,
             }
         }
         Ok(self.store.write(&batch)?)

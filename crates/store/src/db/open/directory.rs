@@ -20,8 +20,9 @@ use crate::{
 use forebay_pool::media::ProcessMark;
 use rustix::{fs::OFlags, io::Errno};
 use std::{
-    fs::{self, File, TryLockError},
+    fs::{self, File, Metadata, TryLockError},
     io,
+    os::unix::fs::MetadataExt,
     path::Path,
     sync::Arc,
     thread,
@@ -135,6 +136,7 @@ fn take(
             Err(TryLockError::WouldBlock) => {
                 return Err(StoreError::InUse {
                     dir: dir.to_owned(),
+                    here: is_locked_here(file),
                 });
             }
             Err(TryLockError::Error(e)) if must(&e) => {
@@ -143,6 +145,23 @@ fn take(
             Err(TryLockError::Error(_)) => return Ok(false),
         }
     }
+}
+
+/// True if this process has a lock on `file`, by another open file of it; false as well where that
+/// cannot be told.
+fn is_locked_here(file: &File) -> bool {
+    let identity = |found: Metadata| (found.dev(), found.ino());
+    let Ok(wanted) = file.metadata().map(identity) else {
+        return false;
+    };
+    let descriptors = fs::read_dir("/proc/self/fd").into_iter().flatten();
+    descriptors.flatten().any(|descriptor| {
+        let found = fs::metadata(descriptor.path()).map(identity);
+        let state =
+            || fs::read_to_string(Path::new("/proc/self/fdinfo").join(descriptor.file_name()));
+        found.is_ok_and(|found| found == wanted)
+            && state().is_ok_and(|state| state.contains("FLOCK"))
+    })
 }
 
 /// False if the error says that the file system locks no directory: NFS locks what is open for
@@ -200,6 +219,9 @@ fn check_directory(directory: &HeldDirectory, create: bool) -> Result<(), StoreE
     let names = directory.names().map_err(StoreError::io("listing", dir))?;
     if names.iter().any(|name| name == manifest::NAME) {
         return Ok(());
+    }
+    if names.iter().any(|name| name == manifest::UNFINISHED) {
+        return refuse("a checkpoint or backup that was not finished; remove it".to_owned());
     }
     let is_other = |name: &&String| *name != LOCK && *name != manifest::TEMPORARY;
     let others: Vec<_> = names.iter().filter(is_other).map(String::as_str).collect();

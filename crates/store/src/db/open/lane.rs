@@ -9,7 +9,7 @@
 
 use crate::{
     error::StoreError,
-    manifest::{ManifestState, PoolRef},
+    manifest::{ManifestState, PoolRef, SESSIONS_ABOVE},
     options::{Durability, StoreOptions},
     salvage::GivenUp,
 };
@@ -154,7 +154,10 @@ fn claim_unnamed(
         return Ok(None);
     };
     // The session that the manifest knows of has given its lane back, or has never had one.
-    let is_older = last <= state.epoch && has_records(pool, state);
+    // That of the store which this one is a checkpoint of may be empty for the moment, and is not
+    // ours to give back.
+    let is_originals = last > 0 && state.epoch.saturating_sub(last) >= SESSIONS_ABOVE / 2;
+    let is_older = last <= state.epoch && (is_originals || has_records(pool, state));
     if is_older {
         let older = OlderPool {
             dir,

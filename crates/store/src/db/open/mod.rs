@@ -172,8 +172,10 @@ impl Store {
             threads: Vec::new(),
             _running: running,
             lock: Some(lock),
+            closes: false,
         };
         store.start_threads()?;
+        store.closes = options.close_on_drop;
         Ok(store)
     }
 }
@@ -218,6 +220,7 @@ impl OpeningSession<'_> {
             values: self.index.values(),
             index: Arc::clone(&self.index),
             given_up: self.given_up.clone(),
+            refused: Mutex::default(),
             large,
             disk: Arc::clone(&self.disk),
             log: Arc::clone(&self.log),

@@ -84,6 +84,8 @@ impl Store {
     /// Ends the threads, and what they had not finished: a snapshot may outlive the store's lock,
     /// and the index with it.
     pub(super) fn stop(&mut self) {
+        // Without them nothing is drained or indexed any more.
+        self.closes = false;
         self.shared.background.stop.store(true, SeqCst);
         self.shared.background.changed.notify_all();
         if let Some(lane) = self.shared.tail.lane() {

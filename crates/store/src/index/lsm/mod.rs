@@ -49,6 +49,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
+mod copying;
 mod merging;
 mod opening;
 
@@ -115,15 +116,7 @@ impl Index {
     ) -> Result<(), IndexError> {
         let _commit = self.commit.lock();
         let view = change(&self.view())?;
-        let manifest = IndexManifest {
-            watermark: view.watermark,
-            next_id: self.maker.next_id.load(Ordering::Relaxed),
-            runs: view
-                .runs
-                .iter()
-                .map(|run| run.tables().iter().map(|table| table.facts()).collect())
-                .collect(),
-        };
+        let manifest = IndexManifest::of(&view, self.maker.next_id.load(Ordering::Relaxed));
         forebay_pool::failpoint!("store:ingest-commit");
         if let Err(failure) = manifest.write(&self.maker.dir) {
             if failure.may_count {

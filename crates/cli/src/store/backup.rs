@@ -1,0 +1,86 @@
+//! `forebay store backup`.
+
+use super::opening::{AbsentStore, StoreArguments};
+use crate::{failure::Failure, output, progress::byte_bar, size};
+use clap::Args;
+use forebay_store::BackupReport;
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// Back a store up: a directory that is a store as of now
+#[derive(Args)]
+#[command(
+    long_about = "Makes a directory with the next number in BACKUPS (000001, 000002, …), which is a store as of this \
+                  moment and needs no pool. Files that the backup before has already are linked to it, so a further \
+                  backup takes the room and the time of what is new. What is copied is read again and checked before \
+                  the backup counts; one that was not finished is no store, and the next backup removes it.\n\n\
+                  To restore, copy the directory of one backup to its place, on this machine or another, and open the \
+                  copy. Give it no pool that has something of the store it was made from. To keep only some backups, \
+                  use --keep, or remove directories: no other one needs them.\n\n\
+                  A store has one process at a time. Where a program has it open, that program makes backups \
+                  (Store::backup), or a checkpoint for this command (Store::checkpoint).",
+    after_long_help = "Examples:\n  \
+        forebay store backup --dir s --pool /mnt/pmem/p /backups/s --keep 7\n  \
+        cp -r /backups/s/000003 restored && forebay store verify --dir restored\n  \
+        rsync -aH /backups/s/ elsewhere:/backups/s/"
+)]
+pub struct Backup {
+    #[command(flatten)]
+    opening: StoreArguments,
+    /// The directory of the backups; made if there is none
+    backups: PathBuf,
+    /// Remove all backups but the latest N, once the new one is complete
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    keep: Option<u32>,
+    /// Report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct BackedUp {
+    #[serde(flatten)]
+    backup: BackupReport,
+    removed: Vec<String>,
+}
+
+impl Backup {
+    pub fn run(self) -> Result<(), Failure> {
+        let opened = self.opening.open(AbsentStore::Refuse)?;
+        let stats = opened.store.stats();
+        let bytes = stats.value_log_bytes + stats.large_value_bytes + stats.index.disk_bytes;
+        let bar = byte_bar(Some(bytes), "backing up");
+        let made = opened.store.backup(&self.backups, |so_far| {
+            bar.set_position(so_far.done_bytes.min(bytes));
+        });
+        bar.finish_and_clear();
+        let backup = made?;
+        let removed = match self.keep {
+            Some(keep) => opened.store.prune_backups(&self.backups, keep as usize)?,
+            None => Vec::new(),
+        };
+        opened.store.close()?;
+        let report = BackedUp {
+            backup,
+            removed: removed
+                .iter()
+                .map(|path| path.display().to_string())
+                .collect(),
+        };
+        output::report(self.json, &report, |report| {
+            let made = &report.backup;
+            let mut text = format!(
+                "{}: {} in {} files, of which {} in {} were copied and checked\n",
+                made.backup,
+                size::show(made.bytes),
+                made.files,
+                size::show(made.copied_bytes),
+                made.copied_files
+            );
+            for removed in &report.removed {
+                text.push_str(&format!("removed {removed}\n"));
+            }
+            text
+        })
+    }
+}

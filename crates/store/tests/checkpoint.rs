@@ -1,0 +1,529 @@
+//! Checkpoints and backups while the store is written to, collected and killed: the copy is the
+//! store as of one moment, or is no store and says so; the store is as it was.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::{
+    Bench, Rng, VARIANTS, contents, copy_dir,
+    crash_disk::CrashDisk,
+    hook_disk::{Doing, HookDisk},
+    new_sim, tiny, value_log_files, within,
+};
+use forebay_store::{
+    Durability, ScanRange, Store, StoreError, StoreOptions,
+    disk::{
+        RealDisk,
+        faulty::{Fault, FaultPlan, FaultyDisk},
+    },
+};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    },
+    thread,
+    time::Duration,
+};
+
+const KEYS: u64 = 40;
+
+/// What the write of this number does: puts of many sizes, one in a file of its own now and then,
+/// deletes, batches.
+fn write(store: &Store, number: u64) -> Result<(), StoreError> {
+    let key = (number % KEYS).to_be_bytes();
+    match number % 7 {
+        0 => store.delete(&key),
+        1 => {
+            let mut batch = store.batch();
+            batch.put(&key, &value(number))?;
+            batch.put("last batch", &number.to_be_bytes())?;
+            store.write(&batch)
+        }
+        _ => store.put(&key, &value(number)),
+    }
+}
+
+fn value(number: u64) -> Vec<u8> {
+    let bytes = match number % 61 {
+        60 => 70_000,
+        n => 50 * n + 9,
+    };
+    let mut value = vec![number as u8; bytes as usize];
+    value[..8].copy_from_slice(&number.to_be_bytes());
+    value
+}
+
+/// Ends a writer beside a test, also one that fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Does to `all` what the write of this number does to a store.
+fn apply(all: &mut Contents, number: u64) {
+    let key = (number % KEYS).to_be_bytes().to_vec();
+    match number % 7 {
+        0 => drop(all.remove(&key)),
+        _ => drop(all.insert(key, value(number))),
+    }
+    if number % 7 == 1 {
+        all.insert(b"last batch".to_vec(), number.to_be_bytes().to_vec());
+    }
+}
+
+fn all_of(store: &Store) -> Contents {
+    let pairs = store.scan(ScanRange::all()).unwrap().map(Result::unwrap);
+    pairs.map(|(key, value)| (key, value.into_vec())).collect()
+}
+
+/// How many writes the store has, from `least` to `most`; it must have exactly the first so many,
+/// and be whole.
+fn writes_in(store: &Store, least: u64, most: u64) -> u64 {
+    assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
+    let (found, mut expected) = (all_of(store), Contents::new());
+    (0..least).for_each(|number| apply(&mut expected, number));
+    for writes in least..=most {
+        if found == expected {
+            return writes;
+        }
+        apply(&mut expected, writes);
+    }
+    panic!("not as of a moment between {least} and {most}");
+}
+
+fn without_pool(dir: &Path) -> Result<Store, StoreError> {
+    let options = tiny(Durability::NoSync).create_if_missing(false);
+    options.open(dir, None)
+}
+
+fn resident() -> StoreOptions {
+    tiny(Durability::Buffered(12)).resident(true)
+}
+
+/// Promise (store): A checkpoint is the store as of one moment while threads write to it: every
+/// write that was acknowledged before, none in part, and it needs no pool.
+#[test]
+fn a_checkpoint_beside_a_writer_is_the_store_as_of_one_moment() {
+    let variants = VARIANTS.map(tiny).into_iter().chain([resident()]);
+    for options in variants {
+        let bench = Bench::new();
+        let store = bench.open(&options);
+        let (done, over) = (AtomicU64::new(0), AtomicBool::new(false));
+        let mut copies = Vec::new();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 0.. {
+                    if over.load(SeqCst) {
+                        break;
+                    }
+                    // A resident log has no room but what a checkpoint leaves it.
+                    while let Err(error) = write(&store, number) {
+                        assert!(matches!(error, StoreError::Full { .. }), "{error}");
+                        thread::yield_now();
+                    }
+                    done.store(number + 1, SeqCst);
+                }
+            });
+            let _over = Over(&over);
+            for number in 0..3 {
+                while done.load(SeqCst) < number * 200 {
+                    thread::yield_now();
+                }
+                let dir = bench.dir.path().join(format!("copy {number}"));
+                let before = done.load(SeqCst);
+                let report = store.checkpoint(&dir).unwrap();
+                assert!(report.done_bytes >= report.copied_bytes);
+                // One more may be between its record and its acknowledgement.
+                copies.push((dir, before, done.load(SeqCst) + 1));
+            }
+        });
+        for (dir, before, behind) in copies {
+            let copy = without_pool(&dir).unwrap();
+            let found = writes_in(&copy, before, behind);
+            // It goes on as any store does.
+            (found..found + 20).for_each(|number| write(&copy, number).unwrap());
+            copy.gc().unwrap();
+            copy.close().unwrap();
+            let copy = without_pool(&dir).unwrap();
+            writes_in(&copy, found + 20, found + 20);
+        }
+        let written = done.load(SeqCst);
+        writes_in(&store, written, written);
+    }
+}
+
+/// Promise (store): What a checkpoint or backup has is never changed by the store that it was made
+/// of, whatever that writes, collects and recovers.
+#[test]
+fn a_checkpoint_stays_as_it_is_while_its_store_goes_on() {
+    for variant in [Durability::DOUBLE, Durability::NoSync, Durability::Fsync] {
+        let bench = Bench::new();
+        let store = bench.open(&tiny(variant));
+        (0..2000).for_each(|number| write(&store, number).unwrap());
+        assert!(value_log_files(&bench.path()).len() > 1);
+        let [first, second] = ["first", "second"].map(|name| bench.dir.path().join(name));
+        let report = store.checkpoint(&first).unwrap();
+        assert!(report.copied_files < report.files, "nothing was linked");
+        let before = contents(&first);
+        (2000..4000).for_each(|number| write(&store, number).unwrap());
+        store.gc().unwrap();
+        assert!(store.stats().gc_files_removed > 0);
+        drop(store);
+        // What a recovery writes again, cuts and seals is its own.
+        let store = bench.open(&tiny(variant));
+        (4000..4100).for_each(|number| write(&store, number).unwrap());
+        store.checkpoint(&second).unwrap();
+        store.close().unwrap();
+        assert!(contents(&first) == before, "{variant}");
+        // Nor does one copy change another, or the store, when it is opened and collected.
+        let (copy, others) = (without_pool(&first).unwrap(), contents(&bench.path()));
+        let later = contents(&second);
+        writes_in(&copy, 2000, 2000);
+        (2000..3000).for_each(|number| write(&copy, number).unwrap());
+        copy.gc().unwrap();
+        drop(copy);
+        writes_in(&without_pool(&first).unwrap(), 3000, 3000);
+        assert!(contents(&second) == later && contents(&bench.path()) == others);
+        writes_in(&bench.open(&tiny(variant)), 4100, 4100);
+    }
+}
+
+/// Promise (store): A checkpoint beside the collector has everything that the collector moves and
+/// removes meanwhile.
+#[test]
+fn checkpoints_amid_collections_have_all_that_was_moved() {
+    let bench = Bench::new();
+    let store = Arc::new(bench.open(&tiny(Durability::DOUBLE)));
+    (0..2000).for_each(|number| write(&store, number).unwrap());
+    // A collection whole between each two operations of a checkpoint.
+    for round in 0..4 {
+        let dir = bench.dir.path().join(format!("copy {round}"));
+        let written = 2000 + round * 400;
+        let over = Arc::new(AtomicBool::new(false));
+        let collector = {
+            let (store, over) = (Arc::clone(&store), Arc::clone(&over));
+            thread::spawn(move || {
+                while !over.load(SeqCst) {
+                    store.gc().unwrap();
+                }
+            })
+        };
+        store.checkpoint(&dir).unwrap();
+        over.store(true, SeqCst);
+        collector.join().unwrap();
+        writes_in(&without_pool(&dir).unwrap(), written, written);
+        (written..written + 400).for_each(|number| write(&store, number).unwrap());
+    }
+}
+
+/// Promise (store): A process that ends at any step of a checkpoint leaves a target that is
+/// complete, or is no store and says so; the store is untouched.
+#[test]
+fn a_kill_at_any_step_leaves_a_whole_copy_or_none_that_says_so() {
+    let work = tempfile::tempdir().unwrap();
+    let (path, dir) = (work.path().join("store"), work.path().join("copy"));
+    // What a kill leaves: the files as they are then.
+    let (step, images) = (AtomicU64::new(0), work.path().join("images"));
+    let target = dir.clone();
+    let hook = move |doing: Doing<'_>| {
+        let touched = match doing {
+            Doing::Create(path) | Doing::Write(path, _) | Doing::Sync(path) => path,
+            Doing::Rename(path) | Doing::Link(path) | Doing::Remove(path) => path,
+            Doing::SyncDir(path) => path,
+            Doing::Open(_) | Doing::Read(..) => return Ok(()),
+        };
+        if touched.starts_with(&target) && target.exists() {
+            let step = step.fetch_add(1, SeqCst);
+            copy_dir(&target, &images.join(format!("{step:04}")));
+        }
+        Ok(())
+    };
+    let options = tiny(Durability::NoSync);
+    let store = options
+        .open_on(HookDisk::new(hook), None, &path, None)
+        .unwrap();
+    (0..700).for_each(|number| write(&store, number).unwrap());
+    store.checkpoint(&dir).unwrap();
+    writes_in(&store, 700, 700);
+    drop(store);
+    writes_in(&options.open(&path, None).unwrap(), 700, 700);
+    let (mut whole, mut unfinished) = (0, 0);
+    for image in common::files_in(&work.path().join("images")) {
+        match without_pool(&image) {
+            Ok(store) => {
+                writes_in(&store, 700, 700);
+                whole += 1;
+            }
+            Err(error) => {
+                assert!(matches!(error, StoreError::NotAStore { .. }), "{error}");
+                let is_new = fs::read_dir(&image).unwrap().count() == 0;
+                let says = error.to_string().contains("not finished");
+                assert!(is_new || says, "{}: {error}", image.display());
+                unfinished += 1;
+            }
+        }
+    }
+    assert!(whole >= 2 && unfinished > 20, "{whole}, {unfinished}");
+    writes_in(&without_pool(&dir).unwrap(), 700, 700);
+}
+
+/// Promise: as `a_kill_at_any_step_leaves_a_whole_copy_or_none_that_says_so`.
+#[test]
+fn a_power_cut_at_any_step_leaves_a_whole_copy_or_none() {
+    let work = tempfile::tempdir().unwrap();
+    let live = work.path().join("live");
+    fs::create_dir_all(live.join("store")).unwrap();
+    let disk = CrashDisk::new(&live, new_sim(4096));
+    let options = tiny(Durability::Fsync);
+    let opened = options.open_on(Arc::new(disk.clone()), None, live.join("store"), None);
+    let store = opened.unwrap();
+    (0..300).for_each(|number| write(&store, number).unwrap());
+    let begun = disk.events();
+    store.checkpoint(live.join("copy")).unwrap();
+    let done = disk.events();
+    drop(store);
+    let mut rng = Rng(11);
+    let mut whole = 0;
+    for events in begun..=done {
+        let found = work.path().join("found");
+        disk.image(events, &mut rng, &found);
+        match without_pool(&found.join("copy")) {
+            Ok(copy) => {
+                writes_in(&copy, 300, 300);
+                whole += 1;
+            }
+            Err(error) => {
+                assert!(matches!(error, StoreError::NotAStore { .. }), "{error}");
+                assert!(events < done, "it was complete");
+            }
+        }
+        // The index's tables went round the disk.
+        copy_dir(&live.join("store/index"), &found.join("store/index"));
+        writes_in(&without_pool(&found.join("store")).unwrap(), 300, 300);
+        fs::remove_dir_all(&found).unwrap();
+    }
+    assert!(whole > 0 && done - begun > 20);
+}
+
+/// Promise (store): A checkpoint that fails at any step removes what it began, and changes nothing
+/// of the store.
+#[test]
+fn a_checkpoint_that_fails_leaves_nothing_behind() {
+    let bench = Bench::new();
+    let plan = Arc::new(FaultPlan::default());
+    let disk = FaultyDisk::new(Arc::new(RealDisk::default()), Arc::clone(&plan));
+    let options = tiny(Durability::DOUBLE).gc(false);
+    let opened = options.open_on(Arc::new(disk), None, bench.path(), &bench.pool);
+    let store = opened.unwrap();
+    (0..700).for_each(|number| write(&store, number).unwrap());
+    store.flush().unwrap();
+    let dir = bench.dir.path().join("copy");
+    for at in 1.. {
+        let before = plan.struck();
+        plan.strike(at, Fault::Error);
+        let made = store.checkpoint(&dir);
+        let struck = plan.struck() > before;
+        plan.heal();
+        match made {
+            Err(_) => assert!(!dir.exists(), "operation {at}"),
+            // A file that could not be linked was copied, or one was not needed.
+            Ok(_) if struck => fs::remove_dir_all(&dir).unwrap(),
+            Ok(_) => {
+                assert!(at > 20, "{at}");
+                break;
+            }
+        }
+    }
+    writes_in(&without_pool(&dir).unwrap(), 700, 700);
+    writes_in(&store, 700, 700);
+}
+
+/// Promise (store): A checkpoint or backup keeps no writer waiting.
+#[test]
+fn writers_go_on_at_every_step_of_a_checkpoint() {
+    within(
+        Duration::from_secs(120),
+        "a checkpoint beside a writer",
+        || {
+            let bench = Bench::new();
+            let dir = bench.dir.path().join("copy");
+            let (target, written) = (dir.clone(), Arc::new(AtomicU64::new(0)));
+            let seen = Arc::clone(&written);
+            // Each step waits for a writer, who must not wait for it.
+            let disk = HookDisk::new(move |doing: Doing<'_>| {
+                let touched = match doing {
+                    Doing::Create(path) | Doing::Link(path) | Doing::Sync(path) => path,
+                    Doing::Rename(path) | Doing::SyncDir(path) => path,
+                    _ => return Ok(()),
+                };
+                if touched.starts_with(&target) {
+                    let now = seen.load(SeqCst);
+                    while seen.load(SeqCst) < now + 2 {
+                        thread::yield_now();
+                    }
+                }
+                Ok(())
+            });
+            let opened = tiny(Durability::DOUBLE).open_on(disk, None, bench.path(), &bench.pool);
+            let store = opened.unwrap();
+            (0..1000).for_each(|number| write(&store, number).unwrap());
+            let over = AtomicBool::new(false);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    for number in 1000.. {
+                        if over.load(SeqCst) {
+                            break;
+                        }
+                        write(&store, number).unwrap();
+                        written.fetch_add(1, SeqCst);
+                    }
+                });
+                store.checkpoint(&dir).unwrap();
+                over.store(true, SeqCst);
+            });
+            let most = 1001 + written.load(SeqCst);
+            writes_in(&without_pool(&dir).unwrap(), 1000, most);
+        },
+    );
+}
+
+/// Promise (store): A checkpoint that is opened with its store's pool takes nothing of what is
+/// there for its own.
+#[test]
+fn a_checkpoint_leaves_its_stores_lane_alone() {
+    let bench = Bench::new();
+    let options = tiny(Durability::DOUBLE);
+    let store = bench.open(&options);
+    (0..100).for_each(|number| write(&store, number).unwrap());
+    let dir = bench.dir.path().join("copy");
+    store.checkpoint(&dir).unwrap();
+    (100..110).for_each(|number| write(&store, number).unwrap());
+    let refused = || {
+        let error = options.open(&dir, &bench.pool).err().unwrap();
+        assert!(matches!(error, StoreError::NotOneMoment { .. }), "{error}");
+    };
+    refused();
+    drop(store);
+    for _ in 0..3 {
+        refused();
+        // However often the store was opened since, and also when its lane is empty.
+        let store = bench.open(&options);
+        writes_in(&store, 110, 110);
+        store.flush().unwrap();
+        drop(store);
+    }
+    writes_in(&without_pool(&dir).unwrap(), 100, 100);
+    writes_in(&bench.open(&options), 110, 110);
+}
+
+/// Promise (store): A further backup copies what is new, and leaves the earlier ones as they are;
+/// each alone is the store as of its moment.
+#[test]
+fn a_further_backup_copies_what_is_new_alone() {
+    let bench = Bench::new();
+    let store = bench.open(&tiny(Durability::DOUBLE).gc(false));
+    let backups = bench.dir.path().join("backups");
+    (0..3000).for_each(|number| write(&store, number).unwrap());
+    let mut told = 0;
+    let first = store
+        .backup(&backups, |so_far| {
+            assert!(so_far.done_bytes >= told);
+            told = so_far.done_bytes;
+        })
+        .unwrap();
+    assert_eq!((first.copied_files, told), (first.files, first.bytes));
+    let before = contents(&backups.join("000001"));
+    (3000..3050).for_each(|number| write(&store, number).unwrap());
+    let second = store.backup(&backups, |_| ()).unwrap();
+    assert!(second.backup.ends_with("000002"));
+    let few = second.copied_bytes < second.bytes / 2 && second.copied_files < second.files / 2;
+    assert!(few, "{second:?}");
+    assert!(contents(&backups.join("000001")) == before);
+    // On another machine: a copy of one, without the others and without the pool.
+    for (number, writes) in [("000001", 3000), ("000002", 3050)] {
+        let restored = bench.dir.path().join(format!("restored {number}"));
+        copy_dir(&backups.join(number), &restored);
+        writes_in(&without_pool(&restored).unwrap(), writes, writes);
+    }
+    // One that was cut is removed, and counts for nothing.
+    let cut = backups.join("000007");
+    copy_dir(&backups.join("000002"), &cut);
+    fs::remove_file(cut.join("MANIFEST")).unwrap();
+    fs::write(cut.join("UNFINISHED"), "").unwrap();
+    assert!(
+        store
+            .backup(&backups, |_| ())
+            .unwrap()
+            .backup
+            .ends_with("000003")
+    );
+    assert!(!cut.exists());
+    let removed = store.prune_backups(&backups, 1).unwrap();
+    assert_eq!(removed.len(), 2);
+    writes_in(&without_pool(&backups.join("000003")).unwrap(), 3050, 3050);
+}
+
+/// Promise (store): A backup of a store with a damaged record, table or large value fails, and
+/// names the file.
+#[test]
+fn a_backup_of_damage_fails_and_counts_for_nothing() {
+    for part in ["vlog", "large", "index"] {
+        let bench = Bench::new();
+        let store = bench.open(&tiny(Durability::DOUBLE).gc(false));
+        (0..1420).for_each(|number| write(&store, number).unwrap());
+        store.gc().unwrap();
+        let file = common::files_in(&bench.path().join(part));
+        let is_data = |path: &&std::path::PathBuf| !path.ends_with("MANIFEST");
+        let file = file.iter().find(is_data).unwrap();
+        let mut bytes = fs::read(file).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle..middle + 300]
+            .iter_mut()
+            .for_each(|byte| *byte ^= 1);
+        // In place: the store has it open.
+        fs::write(file, bytes).unwrap();
+        let backups = bench.dir.path().join("backups");
+        let error = store.backup(&backups, |_| ()).unwrap_err().to_string();
+        assert!(error.contains(part) && error.contains("damaged"), "{error}");
+        assert_eq!(fs::read_dir(&backups).unwrap().count(), 0);
+    }
+}
+
+/// Promise (store): A checkpoint or backup is refused where anything else is, and leaves that as it
+/// is.
+#[test]
+fn a_directory_with_anything_else_is_refused_and_left_as_it_is() {
+    let bench = Bench::new();
+    let store = bench.open(&tiny(Durability::DOUBLE));
+    write(&store, 1).unwrap();
+    let dir = bench.dir.path().join("taken");
+    fs::create_dir(&dir).unwrap();
+    // An empty one is not.
+    store.checkpoint(&dir).unwrap();
+    let before = contents(&dir);
+    let others = Bench::new();
+    let other = others.open(&tiny(Durability::DOUBLE));
+    let backups = bench.dir.path().join("backups");
+    other.backup(&backups, |_| ()).unwrap();
+    let refused = [
+        store.checkpoint(&dir).map(drop),
+        store.backup(&dir, |_| ()).map(drop),
+        store.backup(&backups, |_| ()).map(drop),
+        store.prune_backups(&backups, 1).map(drop),
+        store.checkpoint(bench.path()).map(drop),
+    ];
+    for refused in refused {
+        let error = refused.unwrap_err();
+        assert!(matches!(error, StoreError::NotEmpty { .. }), "{error}");
+    }
+    assert!(contents(&dir) == before);
+}
