@@ -5,8 +5,12 @@
 //! last 128 kB in blocks of 32 kB, which the server makes, shortens and unlinks all the time; now
 //! and then all of it goes at once, or all but a few. A change is acknowledged when both streams
 //! have acknowledged it.
+//!
+//! NATS does not sync the directory in which it unlinks blocks: after a power cut, some that went
+//! before may be there again, with a gap behind them. So the subject of a message in `recent` says
+//! where a gap may be.
 
-use crate::{Change, Engine, Failure};
+use crate::{Change, Engine, Failure, patience};
 use forebay_bench::nats::client::{Connection, Limits, Stored, Wanted};
 use std::{
     cell::RefCell,
@@ -15,8 +19,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long NATS may take to begin, in an emulated machine and with a recovery.
-const PATIENCE: Duration = Duration::from_secs(150);
 const PAUSE: Duration = Duration::from_millis(50);
 
 const KV: &str = "kv";
@@ -27,6 +29,11 @@ const RECENT_BYTES: u64 = 128_000;
 const SHORTENED_EVERY: u64 = 90;
 const EMPTIED_EVERY: u64 = 400;
 const KEPT: u64 = 5;
+
+/// Behind the key of a message that is the last one before all but [`KEPT`] go, and of one that may
+/// be the first one.
+const BEFORE_SHORTENED: &str = "~kept";
+const FIRST: &str = "~first";
 
 /// What a message begins with.
 const SET: u8 = b'S';
@@ -45,7 +52,7 @@ impl Nats {
         let mut connection = loop {
             match ready(port) {
                 Ok(connection) => break connection,
-                Err(e) if begun.elapsed() > PATIENCE => return Err(e.into()),
+                Err(e) if begun.elapsed() > patience() => return Err(e.into()),
                 Err(_) => thread::sleep(PAUSE),
             }
         };
@@ -90,18 +97,32 @@ fn messages(connection: &mut Connection, stream: &str) -> Result<Vec<Stored>, Fa
 
 /// A key, by a message's subject.
 fn key(message: &Stored) -> &str {
-    message.subject.split_once('.').map_or("", |(_, key)| key)
+    let key = message.subject.split_once('.').map_or("", |(_, key)| key);
+    key.split('~').next().unwrap_or_default()
 }
 
-/// Everything of `recent` stands there without a gap, and its end is that of `kv`: a change goes
-/// to `recent` first.
+/// The first message that lacks those before it, and that NATS had no reason to forget, with the
+/// one before.
+fn gap(messages: &[Stored]) -> Option<(u64, u64)> {
+    let is_marked = |number: u64, mark: &str| {
+        let found = messages.binary_search_by_key(&number, |message| message.number);
+        found.is_ok_and(|at| messages[at].subject.ends_with(mark))
+    };
+    let pairs = messages
+        .windows(2)
+        .map(|pair| (pair[0].number, pair[1].number));
+    let mut gaps = pairs.filter(|(before, number)| before + 1 != *number);
+    gaps.find(|(_, number)| {
+        !is_marked(*number, FIRST) && !is_marked(number + KEPT - 1, BEFORE_SHORTENED)
+    })
+}
+
+/// Everything of `recent` stands there without a gap, but for what was to go, and its end is that
+/// of `kv`: a change goes to `recent` first.
 fn compare(connection: &mut Connection) -> Result<(), Failure> {
     let recent = messages(connection, RECENT)?;
-    let first = recent.first().map_or(0, |message| message.number);
-    for (number, message) in (first..).zip(&recent) {
-        if message.number != number {
-            return Err(format!("{RECENT}: {number} is missing before {}", message.number).into());
-        }
+    if let Some((before, number)) = gap(&recent) {
+        return Err(format!("{RECENT}: {} is missing before {number}", before + 1).into());
     }
     let Some(last) = messages(connection, KV)?.pop() else {
         return Ok(());
@@ -129,7 +150,15 @@ impl Engine for Nats {
                 Some(value) => [&[SET], &value[..]].concat(),
                 None => vec![DELETED],
             };
-            connection.publish(&format!("{RECENT}.{key}"), &payload)?;
+            let next = self.changes + 1;
+            let mark = if self.changes.is_multiple_of(EMPTIED_EVERY) {
+                FIRST
+            } else if next.is_multiple_of(SHORTENED_EVERY) && !next.is_multiple_of(EMPTIED_EVERY) {
+                BEFORE_SHORTENED
+            } else {
+                ""
+            };
+            connection.publish(&format!("{RECENT}.{key}{mark}"), &payload)?;
             connection.publish(&format!("{KV}.{key}"), &payload)?;
             self.changes += 1;
             if self.changes.is_multiple_of(EMPTIED_EVERY) {
@@ -159,4 +188,44 @@ impl Engine for Nats {
 /// The value that a message gave its key.
 fn value(message: &Stored) -> Option<Vec<u8>> {
     message.payload.strip_prefix(&[SET]).map(<[u8]>::to_vec)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_may_be_missing_only_before_what_a_purge_kept() {
+        let gap_of = |numbers: &[(u64, &str)]| {
+            let of = |&(number, mark): &(u64, &str)| Stored {
+                subject: format!("recent.key:{number}{mark}"),
+                number,
+                payload: Vec::new(),
+            };
+            gap(&numbers.iter().map(of).collect::<Vec<_>>())
+        };
+        assert_eq!(gap_of(&[]), None);
+        assert_eq!(gap_of(&[(7, ""), (8, "")]), None);
+        assert_eq!(gap_of(&[(7, ""), (9, "")]), Some((7, 9)));
+        assert_eq!(gap_of(&[(7, ""), (9, FIRST)]), None);
+        let kept = [
+            (3, ""),
+            (9, ""),
+            (10, ""),
+            (11, ""),
+            (12, ""),
+            (13, BEFORE_SHORTENED),
+        ];
+        assert_eq!(gap_of(&kept), None);
+        assert_eq!(gap_of(&kept[..5]), Some((3, 9)));
+        let lost = [
+            (3, ""),
+            (10, ""),
+            (11, ""),
+            (12, ""),
+            (13, BEFORE_SHORTENED),
+        ];
+        assert_eq!(gap_of(&lost), Some((3, 10)));
+    }
 }
