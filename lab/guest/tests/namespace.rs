@@ -12,6 +12,8 @@ use std::{
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
+/// A layer may not lie in another one of the same file system.
+const IN_MEMORY: &str = "/dev/shm";
 
 /// What its first process does: says what it has, and has others wait beside it.
 const INIT: &str = "#!/bin/sh
@@ -69,7 +71,7 @@ fn nothing_is_left_of_a_machine_in_namespaces_but_its_memory() {
         eprintln!("skipped: namespaces need root");
         return;
     }
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir_in(IN_MEMORY).unwrap();
     let here = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     let mut boots = vec![here.trim().to_owned()];
     for _ in 0..2 {
@@ -102,7 +104,7 @@ fn a_machine_in_namespaces_ends_with_who_has_it() {
         eprintln!("skipped: namespaces need root");
         return;
     }
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir_in(IN_MEMORY).unwrap();
     let machine = machine(dir.path());
     let pid = fs::read_to_string(dir.path().join("scratch/pid")).unwrap();
     let namespace = fs::read_link(format!("/proc/{}/ns/pid", pid.trim())).unwrap();

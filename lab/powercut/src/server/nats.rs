@@ -6,9 +6,9 @@
 //! and then all of it goes at once, or all but a few. A change is acknowledged when both streams
 //! have acknowledged it.
 //!
-//! NATS does not sync the directory in which it unlinks blocks: after a power cut, some that went
-//! before may be there again, with a gap behind them. So the subject of a message in `recent` says
-//! where a gap may be.
+//! What NATS drops from the front of a stream, by the limit of bytes, may be there again after a
+//! power cut; what a purge removes is marked as removed, one by one. So there may be a gap before
+//! the first message that a purge kept, and the subject of that one says so.
 
 use crate::{Change, Engine, Failure, patience};
 use forebay_bench::nats::client::{Connection, Limits, Stored, Wanted};
@@ -30,9 +30,7 @@ const SHORTENED_EVERY: u64 = 90;
 const EMPTIED_EVERY: u64 = 400;
 const KEPT: u64 = 5;
 
-/// Behind the key of a message that is the last one before all but [`KEPT`] go, and of one that may
-/// be the first one.
-const BEFORE_SHORTENED: &str = "~kept";
+/// Behind the key of a message that is the first one after a purge, or may be.
 const FIRST: &str = "~first";
 
 /// What a message begins with.
@@ -101,20 +99,27 @@ fn key(message: &Stored) -> &str {
     key.split('~').next().unwrap_or_default()
 }
 
-/// The first message that lacks those before it, and that NATS had no reason to forget, with the
-/// one before.
+/// The first message that lacks those before it, and that no purge made the first one, with the one
+/// before.
 fn gap(messages: &[Stored]) -> Option<(u64, u64)> {
-    let is_marked = |number: u64, mark: &str| {
-        let found = messages.binary_search_by_key(&number, |message| message.number);
-        found.is_ok_and(|at| messages[at].subject.ends_with(mark))
+    let gap_of = |pair: &[Stored]| match pair {
+        [before, message] => {
+            let follows = before.number + 1 == message.number;
+            let is_legal = follows || message.subject.ends_with(FIRST);
+            (!is_legal).then_some((before.number, message.number))
+        }
+        _ => None,
     };
-    let pairs = messages
-        .windows(2)
-        .map(|pair| (pair[0].number, pair[1].number));
-    let mut gaps = pairs.filter(|(before, number)| before + 1 != *number);
-    gaps.find(|(_, number)| {
-        !is_marked(*number, FIRST) && !is_marked(number + KEPT - 1, BEFORE_SHORTENED)
-    })
+    messages.windows(2).find_map(gap_of)
+}
+
+/// The change that follows so many others is the first one that a purge keeps, or the first one
+/// after a purge of all.
+fn is_first(changes: u64) -> bool {
+    let shortened_after = changes + KEPT;
+    changes.is_multiple_of(EMPTIED_EVERY)
+        || (shortened_after.is_multiple_of(SHORTENED_EVERY)
+            && !shortened_after.is_multiple_of(EMPTIED_EVERY))
 }
 
 /// Everything of `recent` stands there without a gap, but for what was to go, and its end is that
@@ -150,14 +155,7 @@ impl Engine for Nats {
                 Some(value) => [&[SET], &value[..]].concat(),
                 None => vec![DELETED],
             };
-            let next = self.changes + 1;
-            let mark = if self.changes.is_multiple_of(EMPTIED_EVERY) {
-                FIRST
-            } else if next.is_multiple_of(SHORTENED_EVERY) && !next.is_multiple_of(EMPTIED_EVERY) {
-                BEFORE_SHORTENED
-            } else {
-                ""
-            };
+            let mark = if is_first(self.changes) { FIRST } else { "" };
             connection.publish(&format!("{RECENT}.{key}{mark}"), &payload)?;
             connection.publish(&format!("{KV}.{key}"), &payload)?;
             self.changes += 1;
@@ -208,24 +206,14 @@ mod tests {
         assert_eq!(gap_of(&[]), None);
         assert_eq!(gap_of(&[(7, ""), (8, "")]), None);
         assert_eq!(gap_of(&[(7, ""), (9, "")]), Some((7, 9)));
+        assert_eq!(gap_of(&[(7, FIRST), (9, "")]), Some((7, 9)));
         assert_eq!(gap_of(&[(7, ""), (9, FIRST)]), None);
-        let kept = [
-            (3, ""),
-            (9, ""),
-            (10, ""),
-            (11, ""),
-            (12, ""),
-            (13, BEFORE_SHORTENED),
-        ];
-        assert_eq!(gap_of(&kept), None);
-        assert_eq!(gap_of(&kept[..5]), Some((3, 9)));
-        let lost = [
-            (3, ""),
-            (10, ""),
-            (11, ""),
-            (12, ""),
-            (13, BEFORE_SHORTENED),
-        ];
-        assert_eq!(gap_of(&lost), Some((3, 10)));
+    }
+
+    #[test]
+    fn messages_that_a_purge_leaves_first_are_known_before() {
+        let first: Vec<u64> = (0..410).filter(|&changes| is_first(changes)).collect();
+        // The purge after 360 changes keeps the five from the one behind 355 on.
+        assert_eq!(first, [0, 85, 175, 265, 355, 400]);
     }
 }
