@@ -5,7 +5,7 @@ use crate::{Failure, cycle::Cycle, machine::MachineKind};
 use serde::{Deserialize, Serialize};
 use std::{
     fs::File,
-    io::{self, Read, Seek, SeekFrom, Write},
+    io::{self, Read, Write},
     path::Path,
     sync::{Mutex, PoisonError},
 };
@@ -38,16 +38,17 @@ impl ResultsFile {
         let opened = options
             .create(true)
             .read(true)
-            .write(true)
-            .truncate(false)
+            // Another run may write to it, too.
+            .append(true)
             .open(path);
         let mut file = opened.map_err(|e| failed(&e.to_string()))?;
         let mut text = String::new();
         file.read_to_string(&mut text)?;
         // A run that was killed may have left half a line.
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
-        file.set_len(whole as u64)?;
-        file.seek(SeekFrom::End(0))?;
+        if whole < text.len() {
+            file.set_len(whole as u64)?;
+        }
         let mut lines = Vec::new();
         for (number, line) in (1..).zip(text[..whole].lines()) {
             let read = serde_json::from_str(line);
