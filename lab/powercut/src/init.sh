@@ -20,7 +20,11 @@ namespace() {
 }
 
 attach() {
-    mount -t "$fs" /dev/vda /data || echo "LAB failed: the disk"
+    # Disks of several machines are copies of one, and XFS mounts one of the same name only.
+    options=''
+    [ "$fs" != xfs ] || options='-o nouuid'
+    # shellcheck disable=SC2086 # none or two words
+    mount -t "$fs" $options /dev/vda /data || echo "LAB failed: the disk"
     [ -z "$flash" ] || mount -t ext4 "/dev/$flash" /mnt/flash || echo "LAB failed: the flash"
     case $pool in
     devdax) POOL=/dev/dax0.0 ;;
