@@ -168,7 +168,7 @@ fn boot(
         let devices = board.into_iter().chain(disk::words(&disks));
         let ports = [&[shell::PORT], &[mariadb::PORT; mariadb::CLIENTS][..]].concat();
         let mut machine = Machine::start(kernel, devices, &ports, "", console.to_owned())?;
-        machine.wait_up(PATIENCE).map(|()| machine)
+        machine.guest.wait_up(PATIENCE).map(|()| machine)
     })?;
     machine.wait_shell(PATIENCE)?;
     Ok(machine)
@@ -237,7 +237,7 @@ impl Server {
     /// Whatever fails in the guest.
     pub fn again(mut self, options: &[String]) -> Result<Self, Failure> {
         self.stop()?;
-        self.machine.kill()?;
+        self.machine.guest.kill()?;
         self.machine = boot(&self.kernel, &self.images, None, &self.console)?;
         self.serve(options)?;
         Ok(self)

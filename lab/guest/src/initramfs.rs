@@ -2,12 +2,13 @@
 //! libraries, and `init`.
 //!
 //! Made of what is installed on this machine; nothing of it is kept. The format is the kernel's
-//! "newc" cpio archive.
+//! "newc" cpio archive, or files below a directory for a machine that has no kernel of its own.
 
 use crate::{Failure, run};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -21,8 +22,9 @@ pub struct Initramfs {
 const EXECUTABLE: u32 = 0o100_755;
 const DIRECTORY: u32 = 0o040_755;
 
-/// How every guest's first process begins.
+/// How every guest's first process begins, and that of a machine in namespaces.
 const BOOT: &str = include_str!("boot.sh");
+const BEGIN: &str = include_str!("begin.sh");
 
 impl Initramfs {
     /// Adds busybox, and the first process: a shell script that does `then` once the kernel's
@@ -31,7 +33,20 @@ impl Initramfs {
     /// # Errors
     /// Busybox cannot be read.
     pub fn add_init(&mut self, then: &str) -> Result<(), Failure> {
-        self.add("/init", format!("{BOOT}{then}"));
+        self.add_first(BOOT, then)
+    }
+
+    /// The same for a machine [in namespaces](crate::namespace), whose network is a loopback
+    /// device.
+    ///
+    /// # Errors
+    /// As [`add_init`](Self::add_init).
+    pub fn add_init_in_namespaces(&mut self, then: &str) -> Result<(), Failure> {
+        self.add_first(BEGIN, then)
+    }
+
+    fn add_first(&mut self, begin: &str, then: &str) -> Result<(), Failure> {
+        self.add("/init", format!("{begin}{then}"));
         self.add_program(Path::new("/bin/busybox"), "/bin/busybox")
     }
 
@@ -113,6 +128,20 @@ impl Initramfs {
         }
         let order: String = order.iter().map(|path| stem(path) + "\n").collect();
         self.add("/modules/order", order);
+        Ok(())
+    }
+
+    /// Writes the files below `root`.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn unpack(&self, root: &Path) -> Result<(), Failure> {
+        for (path, (mode, content)) in &self.files {
+            let to = root.join(path.strip_prefix("/").unwrap_or(path));
+            fs::create_dir_all(to.parent().unwrap_or(root))?;
+            fs::write(&to, content).map_err(|e| format!("writing {}: {e}", to.display()))?;
+            fs::set_permissions(&to, fs::Permissions::from_mode(mode & 0o7777))?;
+        }
         Ok(())
     }
 

@@ -1,11 +1,12 @@
 //! Virtual machines: Debian's stock kernel in QEMU, by KVM or emulated, with programs of this
-//! machine in its first file system.
+//! machine in its first file system; and namespaces of this machine's kernel in the place of one.
 //!
-//! [`kernel`] and [`initramfs`] are what one boots, [`machine`] is one that runs, [`accelerator`]
-//! what runs it, [`shell`] has it do something, [`disk`] is what it has on disks that are no faster
-//! than they are told to be, [`bcache`] what Linux itself has for caching a disk, [`mariadb`] a
-//! server, [`look`] what the guest counts, and [`cached`] all of it together: a server whose disk
-//! is slow, with a cache in front of it.
+//! [`kernel`] and [`initramfs`] are what one boots, [`machine`] is one that runs, [`namespace`] one
+//! that this machine's kernel runs, both [`watched`], [`accelerator`] what runs it, [`shell`] has
+//! it do something, [`disk`] is what it has on disks that are no faster than they are told to be,
+//! [`bcache`] what Linux itself has for caching a disk, [`mariadb`] a server, [`look`] what the
+//! guest counts, and [`cached`] all of it together: a server whose disk is slow, with a cache in
+//! front of it.
 //!
 //! The power-cut lab (`lab/powercut`) brings disks of its own, and what the guest does there.
 
@@ -18,7 +19,9 @@ pub mod kernel;
 pub mod look;
 pub mod machine;
 pub mod mariadb;
+pub mod namespace;
 pub mod shell;
+pub mod watched;
 
 use std::process::Command;
 

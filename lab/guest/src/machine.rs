@@ -1,14 +1,12 @@
 //! A machine that runs: QEMU with two processors, watched on its console.
 
-use crate::{Failure, kernel::Kernel};
+use crate::{Failure, kernel::Kernel, watched::WatchedProcess};
 use std::{
     ffi::OsStr,
-    fs::{self, File},
+    fs::File,
     net::TcpListener,
     path::PathBuf,
-    process::{Child, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
+    process::{Command, Stdio},
 };
 
 /// Starts of a machine whose emulator fails: QEMU 7.2 does, once in some hundred starts on a busy
@@ -19,11 +17,10 @@ const EMULATOR_FAILED: &str = "msix_table_mmio_write: Assertion";
 
 /// A running machine, killed when this is dropped.
 pub struct Machine {
-    process: Child,
-    console: PathBuf,
+    /// QEMU, and what the guest prints.
+    pub guest: WatchedProcess,
     /// The guest's ports, and those of this machine that lead there.
     ports: Vec<(u16, u16)>,
-    started: Instant,
 }
 
 impl Machine {
@@ -85,10 +82,8 @@ impl Machine {
                 format!("qemu-system-x86_64: {e}. Install it: scripts/setup.sh powercut")
             })?;
         Ok(Self {
-            process,
-            console,
+            guest: WatchedProcess::new(process, console),
             ports: leading,
-            started: Instant::now(),
         })
     }
 
@@ -107,88 +102,6 @@ impl Machine {
     pub fn port(&self, inside: u16) -> u16 {
         let first = self.ports(inside).first().copied();
         first.unwrap_or_else(|| unreachable!("port {inside} was not asked for"))
-    }
-
-    /// Seconds since it was started.
-    #[must_use]
-    pub fn age(&self) -> f64 {
-        self.started.elapsed().as_secs_f64()
-    }
-
-    /// What the guest printed.
-    #[must_use]
-    pub fn console(&self) -> String {
-        String::from_utf8_lossy(&fs::read(&self.console).unwrap_or_default()).into_owned()
-    }
-
-    /// Calls `ready` with the console until it gives something.
-    ///
-    /// # Errors
-    /// The guest says that something failed (`LAB failed`), ends, or takes longer than `limit`;
-    /// with what it printed.
-    pub fn wait<T>(
-        &mut self,
-        limit: Duration,
-        mut ready: impl FnMut(&str) -> Option<T>,
-    ) -> Result<T, Failure> {
-        let until = Instant::now() + limit;
-        loop {
-            let console = self.console();
-            if let Some(done) = ready(&console) {
-                return Ok(done);
-            }
-            let why = if let Some(line) = console.lines().find(|line| line.contains("LAB failed")) {
-                line.to_owned()
-            } else if let Some(status) = self.process.try_wait()? {
-                format!("the machine ended ({status})")
-            } else if Instant::now() >= until {
-                format!("nothing happened for {limit:?}")
-            } else {
-                thread::sleep(Duration::from_millis(20));
-                continue;
-            };
-            return Err(format!("{why}; the guest said:\n{}", console.trim_end()).into());
-        }
-    }
-
-    /// Waits until its first process has the kernel's modules, and is about to touch the disks.
-    ///
-    /// # Errors
-    /// As [`wait`](Self::wait).
-    pub fn wait_up(&mut self, limit: Duration) -> Result<(), Failure> {
-        self.wait(limit, |console| console.contains("LAB up").then_some(()))
-    }
-
-    /// Waits for its end.
-    ///
-    /// # Errors
-    /// It takes longer than `limit`; with what it printed.
-    pub fn wait_end(&mut self, limit: Duration) -> Result<(), Failure> {
-        let until = Instant::now() + limit;
-        while self.process.try_wait()?.is_none() {
-            if Instant::now() >= until {
-                return Err(format!("the guest did not end; it said:\n{}", self.console()).into());
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
-        Ok(())
-    }
-
-    /// Kills it.
-    ///
-    /// # Errors
-    /// I/O errors.
-    pub fn kill(&mut self) -> Result<(), Failure> {
-        self.process.kill()?;
-        self.process.wait()?;
-        Ok(())
-    }
-}
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        // Ended already, or ours to end.
-        let _ = self.kill();
     }
 }
 

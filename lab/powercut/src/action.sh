@@ -12,7 +12,7 @@ mariadb_data() {
     if [ ! -d /data/mariadb ]; then
         rm -rf /data/new
         mkdir /data/new
-        tar -xzf /lab/mariadb.tgz -C /data/new && sync && mv /data/new /data/mariadb && sync
+        tar -xzf /lab/mariadb.tgz -C /data/new && sync -f /data && mv /data/new /data/mariadb && sync -f /data
     fi
 }
 # What stands before the server; then what is checked of it after a cut: verify or trust; or end, and then it is ended.
@@ -102,7 +102,7 @@ postgres() {
     if [ ! -d /data/postgres ]; then
         rm -rf /data/new
         mkdir /data/new
-        tar -xzf /lab/postgres.tgz -C /data/new && chown -R 1:1 /data/new && sync && mv /data/new /data/postgres && sync
+        tar -xzf /lab/postgres.tgz -C /data/new && chown -R 1:1 /data/new && sync -f /data && mv /data/new /data/postgres && sync -f /data
     fi
     check=$1
     shift

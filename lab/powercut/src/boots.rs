@@ -1,5 +1,5 @@
-//! What the guest boots: a kernel that is installed here, and the first file system with Forebay
-//! and the databases in it.
+//! What the guest boots: a kernel that is installed here, unless it is to have none, and the first
+//! file system with Forebay and the databases in it.
 
 use crate::Failure;
 use forebay_bench::{
@@ -39,13 +39,24 @@ pub fn check_build(programs: &Path, failpoints: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The guest's first file system.
-pub fn guest(home: &Path, release: &str, programs: &Path) -> Result<Initramfs, Failure> {
+/// What a machine's first process does.
+const INIT: &str = include_str!("init.sh");
+
+/// The guest's first file system, for the kernel of this release, or for a machine in namespaces.
+pub fn guest(home: &Path, release: Option<&str>, programs: &Path) -> Result<Initramfs, Failure> {
     let mut guest = Initramfs::default();
-    guest.add_modules(release, &[&MODULES[..], &NVDIMM].concat())?;
-    guest.add_init(include_str!("init.sh"))?;
+    match release {
+        Some(release) => {
+            guest.add_modules(release, &[&MODULES[..], &NVDIMM].concat())?;
+            guest.add_init(INIT)?;
+            guest.add_program(Path::new("/usr/bin/ndctl"), "/lab/ndctl")?;
+        }
+        None => {
+            guest.add_init_in_namespaces(INIT)?;
+            guest.add_program(Path::new("/sbin/mkfs.xfs"), "/lab/mkfs.xfs")?;
+        }
+    }
     guest.add("/lab/action", include_str!("action.sh"));
-    guest.add_program(Path::new("/usr/bin/ndctl"), "/lab/ndctl")?;
     // Called by its path: busybox has one of its own, without ext4.
     guest.add_program(Path::new("/sbin/mke2fs"), "/lab/mke2fs")?;
     for (name, to) in [

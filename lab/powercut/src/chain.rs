@@ -14,7 +14,7 @@ use crate::{
     flash::{Counts, Route},
     lab::{Lab, PATIENCE, PoolOn, survival},
     ledger::{Ledger, Verdict},
-    machine::{Images, Machine},
+    machine::{Images, Machine, MachineKind},
     workload::Workload,
 };
 use forebay_random::Rng;
@@ -44,6 +44,8 @@ pub struct Chain<'a> {
     /// it.
     lays: bool,
     ledger: Ledger,
+    /// When the cycle before ended.
+    cycle_began: Instant,
     /// If it is to be kept.
     evidence: Option<Evidence>,
 }
@@ -66,6 +68,7 @@ impl<'a> Chain<'a> {
         done: &mut dyn FnMut(Cycle),
     ) -> Result<(), Failure> {
         let dir = lab.home.join(format!("{}-{seed:016x}", workload.name));
+        let cycle_began = Instant::now();
         let mut chain = Self {
             lab,
             workload,
@@ -74,6 +77,7 @@ impl<'a> Chain<'a> {
             images: lab.images(pool, workload.flash, &dir)?,
             random: Rng(seed),
             lays: false,
+            cycle_began,
             ledger: Ledger::new(seed ^ 0xF0, workload.shape),
             evidence: (lab.keep.as_deref()).map(|keep| Evidence::new(&dir, keep)),
         };
@@ -142,15 +146,38 @@ impl<'a> Chain<'a> {
     /// Waits for the guest's server, or for a failpoint that is announced before: then there is no
     /// client.
     fn connect(&self, machine: &mut Machine) -> Result<Option<Client>, Failure> {
-        let port = machine.port();
+        let server = machine.server();
+        let dialect = self.workload.dialect;
         machine.wait(PATIENCE, |console| {
             if announced(console) {
                 return Some(None);
             }
-            Client::connect(port, self.workload.dialect, Duration::from_secs(2))
-                .ok()
-                .map(Some)
+            let connected =
+                server.reach(|port| Client::connect(port, dialect, Duration::from_secs(2)));
+            connected.ok().map(Some)
         })
+    }
+
+    /// A cycle of which nothing is known yet.
+    fn cycle(&self, number: u64, aim: Aim) -> Cycle {
+        let moment = aim.moment.map(|moment| moment.name);
+        Cycle {
+            workload: self.workload.name.into(),
+            machine: self.lab.machine,
+            seed: self.seed,
+            number,
+            pool: self.pool,
+            moment: moment.unwrap_or("at a random moment").into(),
+            reached: true,
+            cut_after: Vec::new(),
+            seconds: 0.0,
+            acknowledged: 0,
+            unflushed: 0,
+            dropped: 0,
+            verdict: Verdict::default(),
+            unusable: None,
+            flash: None,
+        }
     }
 
     fn cycles(
@@ -167,23 +194,7 @@ impl<'a> Chain<'a> {
         // The moment came while the server started, and was cut there already.
         let mut came = false;
         loop {
-            let mut cycle = Cycle {
-                workload: self.workload.name,
-                seed: self.seed,
-                number,
-                pool: self.pool,
-                moment: aim
-                    .moment
-                    .map_or("at a random moment", |moment| moment.name),
-                reached: true,
-                cut_after: Vec::new(),
-                acknowledged: 0,
-                unflushed: 0,
-                dropped: 0,
-                verdict: Verdict::default(),
-                unusable: None,
-                flash: None,
-            };
+            let mut cycle = self.cycle(number, aim);
             if let Some(evidence) = &mut self.evidence {
                 evidence.begin()?;
             }
@@ -250,7 +261,10 @@ impl<'a> Chain<'a> {
     }
 
     /// A cycle is over.
-    fn told(&self, cycle: Cycle, done: &mut dyn FnMut(Cycle)) -> Result<(), Failure> {
+    fn told(&mut self, mut cycle: Cycle, done: &mut dyn FnMut(Cycle)) -> Result<(), Failure> {
+        let ended = Instant::now();
+        let began = mem::replace(&mut self.cycle_began, ended);
+        cycle.seconds = (ended - began).as_secs_f64();
         if let Some(evidence) = self.evidence.as_ref().filter(|_| !cycle.good()) {
             let kept = evidence.keep(&cycle.line())?;
             eprintln!("what its cuts left is in {}", kept.display());
@@ -315,6 +329,11 @@ impl<'a> Chain<'a> {
             false => 1,
         };
         let random = Duration::from_millis(300 + self.random.below(4000)) * longer;
+        // What is not emulated does as much in less.
+        let random = match self.lab.machine {
+            MachineKind::Emulated => random,
+            MachineKind::Namespace => random / 4,
+        };
         let dies = aim.moment.is_some_and(|moment| !moment.deaths.is_empty());
         let moment_max = MOMENT_MAX * longer * if dies { 2 } else { 1 };
         let after = Duration::from_millis(self.random.below(AFTER_MS));

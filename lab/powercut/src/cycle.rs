@@ -1,13 +1,16 @@
 //! What became of a cycle: a cut, and the comparison after it.
 
-use crate::{flash::Counts, lab::PoolOn, ledger::Verdict};
-use serde::Serialize;
+use crate::{flash::Counts, lab::PoolOn, ledger::Verdict, machine::MachineKind};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// What becomes of a chain's cycles.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Cycle {
     /// What ran.
-    pub workload: &'static str,
+    pub workload: Cow<'static, str>,
+    /// What it ran in.
+    pub machine: MachineKind,
     /// What its chain's random numbers began with.
     pub seed: u64,
     /// Its place in the chain, from 0.
@@ -15,12 +18,14 @@ pub struct Cycle {
     /// Where the pool was.
     pub pool: PoolOn,
     /// When it was to be cut.
-    pub moment: &'static str,
+    pub moment: Cow<'static, str>,
     /// True if the power was cut there. False for a moment that did not come: then it was cut some
     /// time later.
     pub reached: bool,
     /// Seconds after the boot at which the power was cut; several if the recovery was cut as well.
     pub cut_after: Vec<f64>,
+    /// Seconds from the end of the cycle before, or the chain's begin, to its end.
+    pub seconds: f64,
     /// Transactions that were acknowledged between the comparison before and the cut.
     pub acknowledged: u64,
     /// Sectors that the disk had not been told to flush, and those of them that were lost.
@@ -41,12 +46,17 @@ impl Cycle {
         self.verdict.good() && self.unusable.is_none()
     }
 
+    /// What it is called in a report, which has both kinds of machines.
+    pub fn name(&self) -> String {
+        name(&self.workload, self.machine)
+    }
+
     /// One line about it.
     pub fn line(&self) -> String {
         let cuts: Vec<String> = self.cut_after.iter().map(|s| format!("{s:.1}")).collect();
         let mut line = format!(
             "{} {:016x}.{} on {}: cut after {} s ({}{}); {} acknowledged, {} of {} in flight kept, {} of {} unflushed sectors dropped: ",
-            self.workload,
+            self.name(),
             self.seed,
             self.number,
             self.pool.name(),
@@ -75,5 +85,24 @@ impl Cycle {
             ),
         });
         line
+    }
+}
+
+/// Behind the name of a workload in namespaces.
+const IN_NAMESPACES: &str = "/namespace";
+
+/// A workload by its name and its machines.
+pub fn name(workload: &str, machine: MachineKind) -> String {
+    match machine {
+        MachineKind::Emulated => workload.to_owned(),
+        MachineKind::Namespace => format!("{workload}{IN_NAMESPACES}"),
+    }
+}
+
+/// What such a name says.
+pub fn parts(name: &str) -> (&str, MachineKind) {
+    match name.strip_suffix(IN_NAMESPACES) {
+        Some(workload) => (workload, MachineKind::Namespace),
+        None => (name, MachineKind::Emulated),
     }
 }

@@ -2,8 +2,8 @@
 mkdir -p /data /mnt/pmem /mnt/flash
 # Failpoints are announced there, by programs of any user.
 chmod a+w /dev/console
-action='' pool='' failpoint='' broken='' flash=''
-# lab.action, lab.pool, and, where they are wanted, lab.failpoint, lab.broken, lab.flash, lab.route and lab.recovering.
+action='' pool='' fs=ext4 patience=150 failpoint='' broken='' flash=''
+# lab.action, lab.pool, lab.fs, and, where they are wanted, lab.patience, lab.failpoint, lab.broken, lab.flash, lab.route and lab.recovering.
 read -r line < /proc/cmdline
 for word in $line; do
     case $word in lab.*) export "${word#lab.}" ;; esac
@@ -11,7 +11,7 @@ done
 
 # The NVDIMM's namespace is raw at first, where DAX is refused.
 namespace() {
-    case $pool in disk*) return ;; esac
+    case $pool in disk* | memory) return ;; esac
     if [ "$pool" = devdax ]; then
         ndctl create-namespace -f -e namespace0.0 -m devdax > /dev/null
     else
@@ -20,7 +20,11 @@ namespace() {
 }
 
 attach() {
-    mount -t ext4 /dev/vda /data || echo "LAB failed: the disk"
+    # Disks of several machines are copies of one, and XFS mounts one of the same name only.
+    options=''
+    [ "$fs" != xfs ] || options='-o nouuid'
+    # shellcheck disable=SC2086 # none or two words
+    mount -t "$fs" $options /dev/vda /data || echo "LAB failed: the disk"
     [ -z "$flash" ] || mount -t ext4 "/dev/$flash" /mnt/flash || echo "LAB failed: the flash"
     case $pool in
     devdax) POOL=/dev/dax0.0 ;;
@@ -28,6 +32,11 @@ attach() {
     disk-file)
         mount -t ext4 /dev/vdb /mnt/pmem || echo "LAB failed: the pool's disk"
         POOL=/mnt/pmem/pool
+        ;;
+    # What is there outlives the machine.
+    memory)
+        POOL=/mnt/pmem/pool
+        export FOREBAY_TEST_POOL_SURVIVED=1
         ;;
     *)
         mount -t ext4 -o dax=always /dev/pmem0 /mnt/pmem || echo "LAB failed: DAX"
@@ -40,11 +49,15 @@ attach() {
 case $action in
 format)
     namespace
-    /lab/mke2fs -q -t ext4 -b 4096 -E lazy_itable_init=0,lazy_journal_init=0 -F /dev/vda || echo "LAB failed: mke2fs of the disk"
+    case $fs in
+    xfs) /lab/mkfs.xfs -q -f /dev/vda || echo "LAB failed: mkfs.xfs of the disk" ;;
+    *) /lab/mke2fs -q -t ext4 -b 4096 -E lazy_itable_init=0,lazy_journal_init=0 -F /dev/vda || echo "LAB failed: mke2fs of the disk" ;;
+    esac
     [ -z "$flash" ] || /lab/mke2fs -q -t ext4 -b 4096 -E lazy_itable_init=0,lazy_journal_init=0 -F "/dev/$flash" || echo "LAB failed: mke2fs of the flash"
     kind=''
     case $pool in
     devdax | disk) ;;
+    memory) kind=--emulated ;;
     disk-file)
         kind=--disk
         /lab/mke2fs -q -t ext4 -b 4096 -F /dev/vdb || echo "LAB failed: mke2fs of the pool's disk"
@@ -58,13 +71,14 @@ format)
     forebay pool status "$POOL"
     umount /data
     [ -z "$flash" ] || umount /mnt/flash
-    case $pool in devdax | disk) ;; *) umount /mnt/pmem ;; esac
+    case $pool in devdax | disk | memory) ;; *) umount /mnt/pmem ;; esac
     echo "LAB done"
     poweroff -f
     ;;
 *)
     attach
-    forebay pool status "$POOL" | grep "survives a power cut" || echo "LAB failed: the pool does not survive a power cut"
+    [ "$pool" = memory ] || forebay pool status "$POOL" | grep "survives a power cut" || echo "LAB failed: the pool does not survive a power cut"
+    export LAB_PATIENCE_S="$patience"
     [ -z "$failpoint" ] || export FOREBAY_FAILPOINT="$failpoint"
     [ -z "$broken" ] || export FOREBAY_BROKEN="$broken"
     sh /lab/action "$action"

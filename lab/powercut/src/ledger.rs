@@ -6,7 +6,7 @@
 //! not, the first so many transactions, each whole; no other state is right.
 
 use forebay_random::Rng;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Number of a write: each has its own, and its value begins with it.
@@ -47,7 +47,7 @@ pub struct Ledger {
 }
 
 /// What a server was found to hold.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Verdict {
     /// Keys without their acknowledged value: an older one, or none.
     pub lost: u64,

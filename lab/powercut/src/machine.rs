@@ -1,19 +1,33 @@
-//! One virtual machine: QEMU with an NVDIMM in a file, and one to three disks that the lab itself
-//! serves. Killing it is the power cut: what was in the guest's memory is gone, the NVDIMM's file
-//! holds what its processors had stored there, and the disks what [`crate::disk`] says.
+//! One machine, of one of two kinds, with persistent memory and one to three disks that the lab
+//! itself has: an emulated one ([`emulated`]), which has a kernel of its own, or one in namespaces
+//! of this machine's kernel ([`namespaces`]). Ending it is the power cut: the persistent memory
+//! holds what the machine's processors had stored there, and the disks what [`crate::disk`] says.
 
-use crate::{
-    Failure,
-    disk::{Disk, Survival},
-    nbd::Server,
-};
-use forebay_guest::kernel::Kernel;
+pub mod emulated;
+pub mod namespaces;
+
+use crate::{Failure, disk::Survival, shared_disk::SharedDisk};
+use emulated::EmulatedMachine;
+use forebay_guest::{namespace::NamespaceNetwork, watched::WatchedProcess};
+use namespaces::NamespacesMachine;
+use serde::{Deserialize, Serialize};
 use std::{
     fs::{self, File},
+    io,
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
 };
+
+/// What a machine is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum MachineKind {
+    /// QEMU with a kernel of its own, an NVDIMM and disks: slow, and nothing of it outlives a cut
+    Emulated,
+    /// Namespaces of this machine's kernel, with loop devices: fast; needs root
+    Namespace,
+}
 
 /// The guest's port of its server.
 const PORT: u16 = 6379;
@@ -29,6 +43,7 @@ const FLASH_DISK: u64 = 64 << 20;
 
 /// The files.
 pub struct Images {
+    /// The NVDIMM's bytes, or the directory that is in its place.
     pub nvdimm: PathBuf,
     pub disk: PathBuf,
     /// A further disk, where the pool is on one.
@@ -40,12 +55,24 @@ pub struct Images {
 impl Images {
     /// Empty ones in `dir`, with further disks if the pool is to be on one, and if there is to be
     /// flash.
-    pub fn create(dir: &Path, pool_on_disk: bool, flash: bool) -> Result<Self, Failure> {
+    pub fn create(
+        kind: MachineKind,
+        dir: &Path,
+        pool_on_disk: bool,
+        flash: bool,
+    ) -> Result<Self, Failure> {
         let images = Self::in_dir(dir, pool_on_disk, flash);
         let [pool, flash] = [(&images.pool, POOL_DISK), (&images.flash, FLASH_DISK)]
             .map(|(image, bytes)| image.as_ref().map(|path| (path, bytes)));
-        let all = [(&images.nvdimm, NVDIMM), (&images.disk, DISK)];
-        for (path, bytes) in all.into_iter().chain(pool).chain(flash) {
+        let nvdimm = match kind {
+            MachineKind::Emulated => Some((&images.nvdimm, NVDIMM)),
+            MachineKind::Namespace => {
+                fs::create_dir(&images.nvdimm)?;
+                None
+            }
+        };
+        let all = [Some((&images.disk, DISK)), nvdimm, pool, flash];
+        for (path, bytes) in all.into_iter().flatten() {
             File::create(path).and_then(|file| file.set_len(bytes))?;
         }
         Ok(images)
@@ -77,7 +104,7 @@ impl Images {
         let copy = Self::in_dir(dir, self.pool.is_some(), flash && self.flash.is_some());
         for (from, to) in self.all().zip(copy.all()) {
             let done = Command::new("cp")
-                .arg("--sparse=always")
+                .args(["--recursive", "--no-target-directory", "--sparse=always"])
                 .args([from, to])
                 .status()?;
             if !done.success() {
@@ -88,10 +115,28 @@ impl Images {
     }
 }
 
-/// A running machine, killed when this is dropped.
-pub struct Machine {
-    guest: forebay_guest::machine::Machine,
-    disks: Vec<Server>,
+/// A running machine, ended when this is dropped.
+pub enum Machine {
+    Emulated(EmulatedMachine),
+    Namespaces(NamespacesMachine),
+}
+
+/// How the guest's server is reached.
+#[derive(Clone)]
+pub struct GuestServer {
+    port: u16,
+    /// The network that the port is in, if it is not this machine's.
+    network: Option<NamespaceNetwork>,
+}
+
+impl GuestServer {
+    /// Does something to the server, which has this port there.
+    pub fn reach<T: Send>(&self, act: impl FnOnce(u16) -> io::Result<T> + Send) -> io::Result<T> {
+        match &self.network {
+            None => act(self.port),
+            Some(network) => network.enter(|| act(self.port))?,
+        }
+    }
 }
 
 /// What a cut left.
@@ -104,58 +149,42 @@ pub struct Cut {
 }
 
 impl Machine {
-    /// Boots with `parameters` on the kernel's command line.
-    pub fn boot(
-        kernel: &Kernel,
-        images: &Images,
-        parameters: &str,
-        console: PathBuf,
-    ) -> Result<Self, Failure> {
-        let nvdimm = format!(
-            "memory-backend-file,id=nvdimm,share=on,mem-path={},size={NVDIMM}",
-            images.nvdimm.display()
-        );
-        let board = ["-machine", "q35,nvdimm=on", "-m", "1G,slots=2,maxmem=4G"];
-        let memory = ["-object", &nvdimm, "-device", "nvdimm,id=nv,memdev=nvdimm"];
-        let mut disks = Vec::new();
-        let mut devices: Vec<String> = board.into_iter().chain(memory).map(str::to_owned).collect();
-        for (number, image) in images.disks().enumerate() {
-            let socket = image.with_extension("socket");
-            disks.push(Server::start(Disk::open(image)?, &socket)?);
-            // Nothing of it is cached on this side: the guest's flushes reach the disk, and only
-            // they make anything durable.
-            let disk = format!(
-                "driver=nbd,node-name=disk{number},server.type=unix,server.path={},cache.direct=on,cache.no-flush=off",
-                socket.display()
-            );
-            let device = format!("virtio-blk-pci,drive=disk{number},write-cache=on");
-            devices.extend(["-blockdev".into(), disk, "-device".into(), device]);
+    fn guest(&self) -> &WatchedProcess {
+        match self {
+            Self::Emulated(of) => &of.machine.guest,
+            Self::Namespaces(of) => &of.machine.guest,
         }
-        Ok(Self {
-            guest: forebay_guest::machine::Machine::start(
-                kernel,
-                devices,
-                &[PORT],
-                parameters,
-                console,
-            )?,
-            disks,
-        })
     }
 
-    /// Port of this machine that leads to the guest's server.
-    pub fn port(&self) -> u16 {
-        self.guest.port(PORT)
+    fn guest_mut(&mut self) -> &mut WatchedProcess {
+        match self {
+            Self::Emulated(of) => &mut of.machine.guest,
+            Self::Namespaces(of) => &mut of.machine.guest,
+        }
+    }
+
+    /// The server in it.
+    pub fn server(&self) -> GuestServer {
+        match self {
+            Self::Emulated(of) => GuestServer {
+                port: of.port(),
+                network: None,
+            },
+            Self::Namespaces(of) => GuestServer {
+                port: PORT,
+                network: of.machine.network(),
+            },
+        }
     }
 
     /// Seconds since it was started.
     pub fn age(&self) -> f64 {
-        self.guest.age()
+        self.guest().age()
     }
 
     /// What the guest printed.
     pub fn console(&self) -> String {
-        self.guest.console()
+        self.guest().console()
     }
 
     /// Calls `ready` with the console until it gives something; fails if the guest says so, ends,
@@ -165,33 +194,43 @@ impl Machine {
         limit: Duration,
         ready: impl FnMut(&str) -> Option<T>,
     ) -> Result<T, Failure> {
-        self.guest.wait(limit, ready)
+        self.guest_mut().wait(limit, ready)
     }
 
     /// Waits until it is about to touch the disks.
     pub fn wait_up(&mut self, limit: Duration) -> Result<(), Failure> {
-        self.guest.wait_up(limit)
+        match self {
+            Self::Emulated(of) => of.machine.guest.wait_up(limit),
+            Self::Namespaces(of) => of.machine.wait_up(limit),
+        }
     }
 
     /// Waits for its end. What it did not flush is lost.
     pub fn wait_end(mut self, limit: Duration) -> Result<(), Failure> {
-        self.guest.wait_end(limit)?;
+        self.guest_mut().wait_end(limit)?;
         self.cut(0, |_| Survival { per_mille: 0 })?;
         Ok(())
+    }
+
+    fn disks(&self) -> Vec<&SharedDisk> {
+        match self {
+            Self::Emulated(of) => of.disks().collect(),
+            Self::Namespaces(of) => of.disks().collect(),
+        }
     }
 
     /// Cuts the power: first the disks', so that nothing is acknowledged that came after. Of each
     /// disk survives what its number says.
     pub fn cut(mut self, seed: u64, survival: impl Fn(u64) -> Survival) -> Result<Cut, Failure> {
-        for disk in &self.disks {
-            disk.power_off();
+        match &mut self {
+            Self::Emulated(of) => of.end()?,
+            Self::Namespaces(of) => of.end()?,
         }
-        self.guest.kill()?;
         let mut cut = Cut {
             unflushed: 0,
             dropped: 0,
         };
-        for (number, disk) in (0..).zip(&self.disks) {
+        for (number, disk) in (0..).zip(self.disks()) {
             let (unflushed, dropped) = disk.cut(seed ^ number, survival(number))?;
             cut.unflushed += unflushed;
             cut.dropped += dropped;

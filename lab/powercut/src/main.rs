@@ -1,12 +1,12 @@
-//! The power-cut lab: boots a real kernel with an NVDIMM, has a client outside write to a real
+//! The power-cut lab: boots a machine with persistent memory, has a client outside write to a real
 //! database in it, cuts the power, boots again, and looks for everything that was acknowledged.
 //! lab/powercut/README.md says how, docs/durability.md what it proves.
 //!
-//! `machine` is the machine and its cut, `disk` and `nbd` its disks, `flash` what is special where
-//! one is a flash cache, `boots`, `lab`, `mariadb` and `postgres` what it boots; `ledger`
-//! remembers, over `client`; `workload` lists what runs and when it is cut, `plan` what of it,
-//! `chain` does it, `cycle` is what came of it, `evidence` keeps what a loss leaves, `report` says
-//! it.
+//! `machine` is the machine and its cut, `disk`, `shared_disk` and `nbd` its disks, `flash` what is
+//! special where one is a flash cache, `boots`, `lab`, `mariadb` and `postgres` what it boots;
+//! `ledger` remembers, over `client`; `workload` lists what runs and when it is cut, `plan` what of
+//! it, `chain` does it, `cycle` is what came of it, `evidence` keeps what a loss leaves, `report`
+//! says it.
 
 mod boots;
 mod chain;
@@ -26,15 +26,20 @@ mod nbd;
 mod plan;
 mod postgres;
 mod report;
+mod results;
+mod shared_disk;
 mod workload;
 
 use chain::Chain;
 use clap::Parser;
 use cycle::Cycle;
+use forebay_device::block::{self, ScratchMemory};
 use forebay_guest::accelerator::Accelerator;
-use lab::{Lab, PoolOn};
+use lab::{FileSystem, Lab, LabNeeds, PoolOn};
+use machine::MachineKind;
 use plan::Task;
 use report::Report;
+use results::{ResultLine, ResultsFile};
 use std::{
     collections::VecDeque,
     fs, io,
@@ -76,11 +81,17 @@ struct Options {
     /// Also so many cycles of each control
     #[arg(long, value_name = "N", default_value_t = 0)]
     controls: u64,
-    /// Where the pool is: on the NVDIMM, or on a second disk [default: mostly fsdax, now and then
-    /// devdax]
+    /// Where the pool is: on the NVDIMM, in memory, or on a second disk [default: mostly fsdax, now
+    /// and then devdax; in namespaces mostly memory, now and then a disk]
     #[arg(long, value_name = "KIND", value_enum)]
     pool: Option<PoolOn>,
-    /// What runs the machines
+    /// What the machines are
+    #[arg(long, value_name = "KIND", value_enum, default_value_t = MachineKind::Emulated)]
+    machine: MachineKind,
+    /// The file system of the data
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = FileSystem::Ext4)]
+    file_system: FileSystem,
+    /// What runs emulated machines
     #[arg(long, value_name = "NAME", value_enum, default_value_t = Accel::Tcg)]
     accel: Accel,
     /// What the random numbers begin with [default: the clock]
@@ -104,6 +115,11 @@ struct Options {
     /// Write the report to this file too, as Markdown; what it has of other workloads stays
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    /// Append each cycle to this file as a line of JSON, and count those that it has of the same
+    /// sources: --cycles and --controls say how many there are to be with them. The report is of
+    /// all that it has
+    #[arg(long, value_name = "FILE")]
+    results: Option<PathBuf>,
     /// Report as JSON
     #[arg(long)]
     json: bool,
@@ -146,7 +162,8 @@ fn listed() -> String {
 }
 
 fn main() -> ExitCode {
-    match run(&Options::parse()) {
+    let options = Options::parse();
+    match own_mounts(&options).and_then(|()| run(&options)) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(failure) => {
@@ -156,37 +173,130 @@ fn main() -> ExitCode {
     }
 }
 
+/// Machines in namespaces need mounts that go with this process, however it ends.
+fn own_mounts(options: &Options) -> Result<(), Failure> {
+    if options.machine == MachineKind::Emulated {
+        return match options.file_system {
+            FileSystem::Ext4 => Ok(()),
+            FileSystem::Xfs => Err("--file-system xfs needs --machine namespace".into()),
+        };
+    }
+    if !rustix::process::geteuid().is_root() {
+        return Err("--machine namespace mounts file systems: run it as root".into());
+    }
+    Ok(block::in_own_namespace()?)
+}
+
+/// The directory of all that the lab makes. That of machines in namespaces is in memory.
+struct LabHome {
+    // Unmounted before the directory goes.
+    _memory: Option<ScratchMemory>,
+    dir: tempfile::TempDir,
+}
+
+impl LabHome {
+    fn make(machine: MachineKind) -> Result<Self, Failure> {
+        let dir = tempfile::Builder::new()
+            .prefix("forebay-powercut-")
+            .tempdir()?;
+        let memory = match machine {
+            MachineKind::Emulated => None,
+            MachineKind::Namespace => Some(ScratchMemory::mount(dir.path())?),
+        };
+        Ok(Self {
+            _memory: memory,
+            dir,
+        })
+    }
+}
+
 fn run(options: &Options) -> Result<bool, Failure> {
     let begun = Instant::now();
     let seed = options.seed.unwrap_or_else(|| {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         now.map_or(1, |now| u64::from(now.subsec_nanos()))
     });
-    let tasks = plan::tasks(options, seed)?;
+    let results = options.results.as_deref().map(ResultsFile::open);
+    let results = results.transpose()?;
+    let commit = commit();
+    let had = |workload: &Workload| {
+        let count = |file: &ResultsFile| file.count(&commit, options.machine, workload.name);
+        results.as_ref().map_or(0, count)
+    };
+    let tasks = plan::tasks(options, seed, had)?;
     let total: u64 = tasks.iter().map(|task| task.cycles).sum();
-    let mut pools: Vec<PoolOn> = tasks.iter().map(|task| task.pool).collect();
-    pools.sort();
-    pools.dedup();
     eprintln!("seed {seed}: {total} cycles in {} chains", tasks.len());
-    let mut servers: Vec<_> = tasks
-        .iter()
-        .filter_map(|task| task.workload.beside)
-        .collect();
-    let flash = tasks.iter().any(|task| task.workload.flash);
-    servers.sort();
-    servers.dedup();
-    let home = tempfile::Builder::new()
-        .prefix("forebay-powercut-")
-        .tempdir()?;
-    let left = home.path().to_owned();
-    ctrlc::set_handler(move || {
+    let home = LabHome::make(options.machine)?;
+    end_by_signals(home.dir.path().to_owned())?;
+    let lab = prepare(options, home.dir.path(), &tasks)?;
+    let command = command(options, seed);
+    let accelerator = match options.machine {
+        MachineKind::Emulated => Accelerator::from(options.accel).name(),
+        MachineKind::Namespace => "namespace",
+    };
+    let keep_line = |cycle: &Cycle| {
+        let line = || ResultLine {
+            commit: commit.clone(),
+            seed,
+            command: command.clone(),
+            accelerator: accelerator.to_owned(),
+            cycle: cycle.clone(),
+        };
+        results.as_ref().map_or(Ok(()), |file| file.add(line()))
+    };
+    let (cycles, trouble) = run_chains(&lab, tasks, options.jobs, &keep_line);
+    let ended = match ended() {
+        true => format!("  # ended after {} of {total} cycles", cycles.len()),
+        false => String::new(),
+    };
+    let run = Report {
+        command: command.clone() + &ended,
+        seeds: vec![seed],
+        commit: commit.clone(),
+        accelerator: accelerator.to_owned(),
+        machine: options.machine,
+        seconds: begun.elapsed().as_secs(),
+        cycles: Vec::new(),
+        unexpected: Vec::new(),
+    };
+    let reports: Vec<Report> = match &results {
+        None => vec![Report::new(run, cycles)],
+        Some(file) => {
+            let groups = file.newest();
+            let reports = groups.iter().filter_map(|it| Report::of_lines(it));
+            reports.collect()
+        }
+    };
+    say(options, &reports)?;
+    // The other chains are worth their report.
+    match trouble {
+        Some(what) => Err(what.into()),
+        None => Ok(reports.iter().all(Report::good)),
+    }
+}
+
+/// After a signal no more cycles begin; after a second one this process ends at once.
+fn end_by_signals(home: PathBuf) -> Result<(), Failure> {
+    Ok(ctrlc::set_handler(move || {
         if ENDED.swap(true, Relaxed) {
             // Ended twice, it leaves nothing behind all the same.
-            let _ = fs::remove_dir_all(&left);
+            block::unmount_all();
+            let _ = fs::remove_dir_all(&home);
             std::process::exit(130);
         }
         eprintln!("ends after the cycles that are running; again to end at once");
-    })?;
+    })?)
+}
+
+/// The lab, with all that these chains need.
+fn prepare(options: &Options, home: &Path, tasks: &VecDeque<Task>) -> Result<Lab, Failure> {
+    let mut pools: Vec<PoolOn> = tasks.iter().map(|task| task.pool).collect();
+    pools.sort();
+    pools.dedup();
+    let servers = tasks.iter().filter_map(|task| task.workload.beside);
+    let mut servers: Vec<_> = servers.collect();
+    servers.sort();
+    servers.dedup();
     let programs = match &options.programs {
         Some(programs) => programs.clone(),
         None => std::env::current_exe()?
@@ -194,56 +304,44 @@ fn run(options: &Options) -> Result<bool, Failure> {
             .map(PathBuf::from)
             .unwrap_or_default(),
     };
-    let failpoints = options.failpoints.as_deref();
-    let mut lab = Lab::new(
-        home.path(),
-        &programs,
-        failpoints,
-        &pools,
-        &servers,
-        flash,
-        options.accel.into(),
-    )?;
+    let needs = LabNeeds {
+        programs: &programs,
+        aimed: options.failpoints.as_deref(),
+        pools: &pools,
+        servers: &servers,
+        flash: tasks.iter().any(|task| task.workload.flash),
+        machine: options.machine,
+        accelerator: options.accel.into(),
+        file_system: options.file_system,
+    };
+    let mut lab = Lab::new(home, &needs)?;
     lab.keep.clone_from(&options.keep);
     lab.moments.clone_from(&options.moment);
-    let (cycles, trouble) = run_chains(&lab, tasks, options.jobs);
-    let mut command = command(options, seed);
-    if ended() {
-        command += &format!("  # ended after {} of {total} cycles", cycles.len());
-    }
-    let run = Report {
-        command,
-        seed,
-        commit: commit(),
-        accelerator: Accelerator::from(options.accel).name(),
-        seconds: begun.elapsed().as_secs(),
-        cycles: Vec::new(),
-        unexpected: Vec::new(),
-    };
-    let report = Report::new(run, cycles);
-    say(options, &report)?;
-    // The other chains are worth their report.
-    match trouble {
-        Some(what) => Err(what.into()),
-        None => Ok(report.good()),
-    }
+    Ok(lab)
 }
 
 /// Writes and prints the report, as the user wants it.
-fn say(options: &Options, report: &Report) -> Result<(), Failure> {
+fn say(options: &Options, reports: &[Report]) -> Result<(), Failure> {
     if let Some(path) = &options.report {
-        keep(path, report).map_err(|e| format!("writing {}: {e}", path.display()))?;
+        keep(path, reports).map_err(|e| format!("writing {}: {e}", path.display()))?;
     }
     if options.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        println!("{}", serde_json::to_string_pretty(reports)?);
     } else {
-        println!("{}", report.markdown(""));
+        println!("{}", markdown(reports, String::new()));
     }
     Ok(())
 }
 
-/// Puts the report into a file, whole or not at all: what that has of other workloads stays.
-fn keep(path: &Path, report: &Report) -> io::Result<()> {
+/// The reports as one, with what an earlier one has of other workloads.
+fn markdown(reports: &[Report], earlier: String) -> String {
+    let commit = commit();
+    let add = |text: String, report: &Report| report.markdown(&text, &commit);
+    reports.iter().fold(earlier, add)
+}
+
+/// Puts the reports into a file, whole or not at all: what that has of other workloads stays.
+fn keep(path: &Path, reports: &[Report]) -> io::Result<()> {
     let earlier = match fs::read_to_string(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         // Another's words that cannot be read are not written over.
@@ -251,12 +349,18 @@ fn keep(path: &Path, report: &Report) -> io::Result<()> {
     };
     let mut beside = path.as_os_str().to_owned();
     beside.push(".partial");
-    fs::write(&beside, report.markdown(&earlier))?;
+    fs::write(&beside, markdown(reports, earlier))?;
     fs::rename(&beside, path)
 }
 
 /// Runs chains, so many at the same time: their cycles, and the first that kept one from being run.
-fn run_chains(lab: &Lab, tasks: VecDeque<Task>, jobs: usize) -> (Vec<Cycle>, Option<String>) {
+/// `keep` takes each cycle once it is over.
+fn run_chains(
+    lab: &Lab,
+    tasks: VecDeque<Task>,
+    jobs: usize,
+    keep: &(dyn Fn(&Cycle) -> io::Result<()> + Sync),
+) -> (Vec<Cycle>, Option<String>) {
     let total: u64 = tasks.iter().map(|task| task.cycles).sum();
     let tasks = Mutex::new(tasks);
     let cycles = Mutex::new(Vec::new());
@@ -266,9 +370,13 @@ fn run_chains(lab: &Lab, tasks: VecDeque<Task>, jobs: usize) -> (Vec<Cycle>, Opt
             scope.spawn(|| {
                 while let Some(task) = next(&tasks) {
                     let mut told = |cycle: Cycle| {
+                        if let Err(why) = keep(&cycle) {
+                            let what = format!("keeping a cycle's result: {why}");
+                            lock(&trouble).get_or_insert(what);
+                        }
                         let mut cycles = lock(&cycles);
-                        cycles.push(cycle.clone());
-                        eprintln!("{}/{total} {}", cycles.len(), cycle.line());
+                        eprintln!("{}/{total} {}", cycles.len() + 1, cycle.line());
+                        cycles.push(cycle);
                     };
                     let place = (task.seed, task.pool);
                     if let Err(failure) = Chain::run(
@@ -339,8 +447,17 @@ fn command(options: &Options, seed: u64) -> String {
     if options.accel == Accel::Kvm {
         command += " ACCEL=kvm";
     }
+    if options.machine == MachineKind::Namespace {
+        command += " MACHINE=namespace";
+    }
+    if options.file_system == FileSystem::Xfs {
+        command += " FILE_SYSTEM=xfs";
+    }
     if let Some(pool) = options.pool {
         command += &format!(" POOL={}", pool.name());
+    }
+    if let Some(results) = &options.results {
+        command += &format!(" RESULTS={}", results.display());
     }
     command
 }

@@ -1,16 +1,16 @@
-//! A server of one [`Disk`] over the network block device protocol, on a Unix-domain socket: how
-//! QEMU reaches it.
+//! A server of one [`SharedDisk`] over the network block device protocol, on a Unix-domain socket:
+//! how QEMU reaches it.
 //!
 //! Only what QEMU asks for: the fixed newstyle handshake with `NBD_OPT_GO`, simple replies, reads,
 //! writes (forced ones too) and flushes. The protocol:
 //! <https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md>.
 
-use crate::disk::{Disk, SECTOR, Survival};
+use crate::{disk::SECTOR, shared_disk::SharedDisk};
 use std::{
     io::{self, Read, Write},
     os::unix::net::{UnixListener, UnixStream},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     thread,
 };
 
@@ -41,16 +41,17 @@ const EINVAL: u32 = 22;
 
 /// A disk that is being served.
 pub struct Server {
-    disk: Arc<Mutex<Disk>>,
+    /// The disk.
+    pub disk: Arc<SharedDisk>,
     socket: PathBuf,
 }
 
 impl Server {
     /// Serves `disk` to the first who connects to `socket`.
-    pub fn start(disk: Disk, socket: &Path) -> io::Result<Self> {
+    pub fn start(disk: SharedDisk, socket: &Path) -> io::Result<Self> {
         let _ = std::fs::remove_file(socket);
         let listener = UnixListener::bind(socket)?;
-        let disk = Arc::new(Mutex::new(disk));
+        let disk = Arc::new(disk);
         let served = Arc::clone(&disk);
         thread::Builder::new().name("disk".into()).spawn(move || {
             if let Ok((connection, _)) = listener.accept() {
@@ -63,22 +64,6 @@ impl Server {
             disk,
             socket: socket.to_owned(),
         })
-    }
-
-    fn disk(&self) -> MutexGuard<'_, Disk> {
-        self.disk.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes nothing more: the power is off. Whatever is being written when this is called is
-    /// written or not as a whole.
-    pub fn power_off(&self) {
-        self.disk().power_off();
-    }
-
-    /// Decides what survived, see [`Disk::cut`]. How many sectors had not been flushed, and how
-    /// many of them are lost.
-    pub fn cut(&self, seed: u64, survival: Survival) -> io::Result<(u64, u64)> {
-        self.disk().cut(seed, survival)
     }
 }
 
@@ -111,10 +96,9 @@ fn wrong(what: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what.into())
 }
 
-fn serve(mut connection: UnixStream, disk: &Mutex<Disk>) -> io::Result<()> {
-    let lock = || disk.lock().unwrap_or_else(PoisonError::into_inner);
-    let bytes = lock().bytes();
-    if !shake_hands(&mut connection, bytes)? {
+fn serve(mut connection: UnixStream, disk: &SharedDisk) -> io::Result<()> {
+    let lock = || disk.lock();
+    if !shake_hands(&mut connection, disk.bytes())? {
         return Ok(());
     }
     let mut data = Vec::new();
@@ -221,6 +205,7 @@ fn shake_hands(connection: &mut (impl Read + Write), bytes: u64) -> io::Result<b
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::Survival;
 
     /// As much of a client as the test needs.
     struct Client(UnixStream);
@@ -281,7 +266,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("disk");
         std::fs::write(&path, [0; 4096]).unwrap();
-        let server = Server::start(Disk::open(&path).unwrap(), &dir.path().join("socket")).unwrap();
+        let disk = SharedDisk::open(&path).unwrap();
+        let server = Server::start(disk, &dir.path().join("socket")).unwrap();
         let mut client = Client::connect(&dir.path().join("socket"));
         assert_eq!(
             client.request(0, COMMAND_WRITE, 0, 512, &[1; 512]).unwrap(),
@@ -308,9 +294,10 @@ mod tests {
             client.request(0, COMMAND_READ, 4096, 512, &[]).unwrap(),
             EINVAL
         );
-        server.power_off();
+        server.disk.power_off();
         assert!(client.request(0, COMMAND_FLUSH, 0, 0, &[]).is_err());
-        assert_eq!(server.cut(1, Survival { per_mille: 0 }).unwrap(), (1, 1));
+        let none = Survival { per_mille: 0 };
+        assert_eq!(server.disk.cut(1, none).unwrap(), (1, 1));
         let left = std::fs::read(&path).unwrap();
         assert_eq!([left[0], left[512], left[1024]], [1, 2, 0]);
     }

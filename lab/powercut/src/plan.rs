@@ -3,7 +3,8 @@
 use crate::{
     Failure, Options,
     lab::PoolOn,
-    workload::{self, CONTROLS, WORKLOADS, Workload},
+    machine::MachineKind,
+    workload::{self, CONTROLS, Expected, WORKLOADS, Workload},
 };
 use forebay_random::Rng;
 use std::collections::VecDeque;
@@ -21,8 +22,14 @@ pub struct Task {
     pub cycles: u64,
 }
 
-/// The chains. A workload's are the same whichever others run with it.
-pub fn tasks(options: &Options, seed: u64) -> Result<VecDeque<Task>, Failure> {
+/// The chains. A workload's are the same whichever others run with it. Of the cycles that it is to
+/// have, `had` says how many it has had: it goes on with the chains behind them.
+pub fn tasks(
+    options: &Options,
+    seed: u64,
+    had: impl Fn(&Workload) -> u64,
+) -> Result<VecDeque<Task>, Failure> {
+    check_pool(options)?;
     let mut chosen: Vec<(&'static Workload, u64)> = Vec::new();
     for name in &options.workload {
         if name == "all" {
@@ -58,13 +65,24 @@ pub fn tasks(options: &Options, seed: u64) -> Result<VecDeque<Task>, Failure> {
                 .fold(seed, |hash, byte| Rng(hash ^ u64::from(byte)).next()));
             // Redis on a device first: it disables huge pages, which the device needs.
             let device = u64::from(workload.name != "redis");
+            let had = had(workload);
+            let cycles = cycles.saturating_sub(had);
+            let before = had.div_ceil(CHAIN);
+            // They had theirs.
+            (0..before).for_each(|_| {
+                random.next();
+            });
             (0..cycles.div_ceil(CHAIN))
-                .map(|chain| Task {
+                .map(|number| (number, before + number))
+                .map(|(number, chain)| Task {
                     workload,
                     seed: random.next(),
-                    pool: place(workload, options.pool, chain, device),
+                    pool: match options.machine {
+                        MachineKind::Emulated => place(workload, options.pool, chain, device),
+                        MachineKind::Namespace => place_in_memory(workload, options.pool, chain),
+                    },
                     first: chain * CHAIN / 2,
-                    cycles: CHAIN.min(cycles - chain * CHAIN),
+                    cycles: CHAIN.min(cycles - number * CHAIN),
                 })
                 .collect()
         })
@@ -84,5 +102,35 @@ fn place(workload: &Workload, wanted: Option<PoolOn>, chain: u64, device: u64) -
         _ if workload.on_disk => PoolOn::Disk,
         _ if chain % 3 == device => PoolOn::Devdax,
         _ => PoolOn::Fsdax,
+    }
+}
+
+/// The same in a machine without an NVDIMM.
+fn place_in_memory(workload: &Workload, wanted: Option<PoolOn>, chain: u64) -> PoolOn {
+    match wanted {
+        Some(pool) if pool.is_disk() || !workload.on_disk => pool,
+        _ if workload.on_disk => PoolOn::Disk,
+        // A control that must lose something has to be seen where nothing else can lose it.
+        _ if chain % 3 == 1 && workload.expected == Expected::NoLoss => PoolOn::Disk,
+        _ => PoolOn::Memory,
+    }
+}
+
+/// A machine has that kind of pool.
+fn check_pool(options: &Options) -> Result<(), Failure> {
+    use PoolOn::{Devdax, Fsdax, Memory};
+    match (options.machine, options.pool) {
+        (MachineKind::Emulated, Some(Memory)) => {
+            Err("an emulated machine has an NVDIMM: --pool fsdax or devdax".into())
+        }
+        (MachineKind::Namespace, Some(Fsdax | Devdax)) => {
+            Err("a machine in namespaces has no NVDIMM: --pool memory, disk or disk-file".into())
+        }
+        // Only with failpoints Forebay takes memory for something that outlives a boot.
+        (MachineKind::Namespace, None | Some(Memory)) if options.failpoints.is_none() => Err(
+            "a pool in memory needs a Forebay with failpoints: --failpoints DIR; or --pool disk"
+                .into(),
+        ),
+        _ => Ok(()),
     }
 }

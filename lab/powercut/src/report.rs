@@ -3,8 +3,10 @@
 mod rows;
 
 use crate::{
-    cycle::Cycle,
+    cycle::{self, Cycle},
     flash::Counts,
+    machine::MachineKind,
+    results::ResultLine,
     workload::{CONTROLS, Expected, WORKLOADS, Workload},
 };
 use rows::{ReportRow, Section};
@@ -16,12 +18,14 @@ use std::collections::BTreeMap;
 pub struct Report {
     /// The command that gives it again, as far as timing lets it.
     pub command: String,
-    /// What its random numbers began with.
-    pub seed: u64,
+    /// What its random numbers began with: several, if it is several runs'.
+    pub seeds: Vec<u64>,
     /// The revision of the programs' sources, with a `+` if they had changes besides.
     pub commit: String,
-    /// What ran the machines: `kvm` or `tcg`.
-    pub accelerator: &'static str,
+    /// What ran the machines: `kvm` or `tcg`, or `namespace`.
+    pub accelerator: String,
+    /// What they were.
+    pub machine: MachineKind,
     /// Seconds that it took.
     pub seconds: u64,
     /// The cycles.
@@ -71,19 +75,44 @@ impl Sums {
 }
 
 impl Report {
+    /// Of these lines of a results file, which are of the same sources.
+    pub fn of_lines(lines: &[ResultLine]) -> Option<Self> {
+        let first = lines.first()?;
+        let mut seeds: Vec<u64> = lines.iter().map(|line| line.seed).collect();
+        seeds.sort_unstable();
+        seeds.dedup();
+        let mut commands: Vec<&str> = lines.iter().map(|line| &*line.command).collect();
+        commands.sort_unstable();
+        commands.dedup();
+        let seconds: f64 = lines.iter().map(|line| line.cycle.seconds).sum();
+        let run = Self {
+            command: commands.join("; "),
+            seeds,
+            commit: first.commit.clone(),
+            accelerator: first.accelerator.clone(),
+            machine: first.cycle.machine,
+            seconds: seconds as u64,
+            cycles: Vec::new(),
+            unexpected: Vec::new(),
+        };
+        let cycles = lines.iter().map(|line| line.cycle.clone());
+        Some(Self::new(run, cycles.collect()))
+    }
+
     /// Of these cycles of `run`, which has none.
     pub fn new(run: Self, mut cycles: Vec<Cycle>) -> Self {
-        cycles.sort_by_key(|cycle| (place(cycle.workload), cycle.seed, cycle.number));
+        cycles.sort_by_key(|cycle| (place(&cycle.workload), cycle.seed, cycle.number));
         let mut report = Self { cycles, ..run };
         for workload in report.workloads() {
             let sums = report.sums(workload);
+            let name = report.name_of(workload);
             match workload.expected {
                 Expected::NoLoss if sums.lossy > 0 => {
-                    report.unexpected.push(format!("{}: loss in {} of {} cycles", workload.name, sums.lossy, sums.cycles));
+                    report.unexpected.push(format!("{name}: loss in {} of {} cycles", sums.lossy, sums.cycles));
                 }
                 Expected::Loss if sums.lossy == 0 => report.unexpected.push(format!(
-                    "{}: none of {} cycles shows loss, though there must be some: the lab is blind here",
-                    workload.name, sums.cycles
+                    "{name}: none of {} cycles shows loss, though there must be some: the lab is blind here",
+                    sums.cycles
                 )),
                 _ => {}
             }
@@ -114,8 +143,9 @@ impl Report {
         self.unexpected.is_empty()
     }
 
-    /// The report in Markdown, with what an earlier one has of other workloads.
-    pub fn markdown(&self, earlier: &str) -> String {
+    /// The report in Markdown, with what an earlier one has of other workloads. The sources are at
+    /// `commit` now.
+    pub fn markdown(&self, earlier: &str, commit: &str) -> String {
         let tested = self.workloads();
         let mut rows = vec![self.run_row()];
         rows.extend(tested.iter().map(|workload| self.workload_row(workload)));
@@ -128,21 +158,29 @@ impl Report {
         for cycle in self.cycles.iter().filter(|cycle| !cycle.good()) {
             let line = cycle.line();
             let first = line.lines().next().unwrap_or_default();
-            rows.push(ReportRow::item(Section::Losses, cycle.workload, first));
+            rows.push(ReportRow::item(Section::Losses, &cycle.name(), first));
         }
-        let names: Vec<&str> = tested.iter().map(|workload| workload.name).collect();
-        rows::text(rows, earlier, &names)
+        let names: Vec<String> = tested.iter().map(|it| self.name_of(it)).collect();
+        rows::text(rows, earlier, &names, commit)
+    }
+
+    /// What a workload is called here.
+    fn name_of(&self, workload: &Workload) -> String {
+        cycle::name(workload.name, self.machine)
     }
 
     /// What says which run a row is of.
     fn name(&self) -> String {
-        format!("{}-{}", self.commit, self.seed)
+        match self.seeds[..] {
+            [seed] => format!("{}-{seed}", self.commit),
+            _ => format!("{}-{} runs", self.commit, self.seeds.len()),
+        }
     }
 
     fn run_row(&self) -> ReportRow {
         let (name, minutes) = (self.name(), (self.seconds / 60).to_string());
         let command = format!("`{}`", self.command);
-        let cells = [name.clone(), command, self.accelerator.into(), minutes];
+        let cells = [name.clone(), command, self.accelerator.clone(), minutes];
         ReportRow::of_table(Section::Runs, &name, &cells)
     }
 
@@ -152,7 +190,7 @@ impl Report {
             Expected::NoLoss => "no loss",
             Expected::Loss => "loss",
         };
-        let mut cells = vec![workload.name.to_owned(), self.name()];
+        let mut cells = vec![self.name_of(workload), self.name()];
         let numbers = [s.cycles, s.devdax, s.on_disk, s.cuts, s.acknowledged];
         let found = [s.in_flight, s.dropped, s.lossy, s.lost, s.wrong, s.torn];
         cells.extend(numbers.iter().chain(&found).map(u64::to_string));
@@ -161,7 +199,7 @@ impl Report {
             true => Section::Controls,
             false => Section::Forebay,
         };
-        ReportRow::of_table(section, workload.name, &cells)
+        ReportRow::of_table(section, &cells[0], &cells)
     }
 
     /// What flash caches did, so that it is seen whether their queues turned.
@@ -176,7 +214,7 @@ impl Report {
             let cycles_with =
                 |what: fn(&Counts) -> u64| counts.iter().filter(|one| what(one) > 0).count();
             let cells = [
-                workload.name.to_owned(),
+                self.name_of(workload),
                 counts.len().to_string(),
                 format!("{}, {}", sum.slots, sum.slots_used),
                 sum.enqueued.to_string(),
@@ -186,7 +224,7 @@ impl Report {
                 cycles_with(|one| one.home_batches).to_string(),
                 cycles_with(|one| one.second_chances).to_string(),
             ];
-            ReportRow::of_table(Section::Flash, workload.name, &cells)
+            ReportRow::of_table(Section::Flash, &cells[0], &cells)
         })
     }
 
@@ -194,17 +232,18 @@ impl Report {
     fn moment_rows(&self) -> impl Iterator<Item = ReportRow> {
         let mut moments: BTreeMap<(&str, &str), Vec<&Cycle>> = BTreeMap::new();
         for cycle in &self.cycles {
-            if place(cycle.workload) < WORKLOADS.len() {
-                let of = moments.entry((cycle.moment, cycle.workload));
+            if place(&cycle.workload) < WORKLOADS.len() {
+                let of = moments.entry((&*cycle.moment, &*cycle.workload));
                 of.or_default().push(cycle);
             }
         }
         moments.into_iter().map(|((moment, workload), cycles)| {
             let s = Sums::of(cycles.into_iter());
             let numbers = [s.cycles, s.reached, s.acknowledged, s.lossy];
-            let mut cells = vec![moment.to_owned(), workload.to_owned()];
+            let name = cycle::name(workload, self.machine);
+            let mut cells = vec![moment.to_owned(), name.clone()];
             cells.extend(numbers.iter().map(u64::to_string));
-            ReportRow::of_table(Section::Moments, workload, &cells)
+            ReportRow::of_table(Section::Moments, &name, &cells)
         })
     }
 }

@@ -1,30 +1,23 @@
-//! A FUSE file system that is one file: what the kernel asks of it goes to bytes in memory, and is
-//! answered when the device says that it is done.
+//! A FUSE file system that is one file: what the kernel asks of it goes to whoever has its bytes
+//! ([`FileBytes`]).
 //!
 //! As much of the protocol as one file takes (linux/fuse.h, 7.31). Several threads serve, so
-//! requests wait for the device side by side, as its channels allow.
+//! requests wait side by side.
 
-use crate::{Devices, FileKey, Mode, clock};
+use super::FileBytes;
 use std::{
     fs::File,
     io::{self, Read, Write},
-    os::unix::fs::FileExt,
     sync::Arc,
-    thread,
+    thread::{self, JoinHandle},
     time::Duration,
 };
 
-/// Requests that wait at once: as many as any profile has channels of use to one file system.
-const THREADS: usize = 16;
 /// Bytes of a write at most.
 const WRITE_BYTES_MAX: usize = 1 << 20;
 /// Bytes of a request's head, and of what stands before its data, at most.
 const HEAD_BYTES: usize = 40;
 const BUFFER_BYTES: usize = WRITE_BYTES_MAX + 4096;
-
-/// The one file: the root of the file system.
-const FILE: FileKey = FileKey::new(0, 1);
-const DEVICE: usize = 0;
 
 /// What the kernel asks.
 mod ask {
@@ -56,25 +49,23 @@ pub(super) struct Served {
     /// The connection to the kernel.
     pub kernel: File,
     /// The bytes.
-    pub bytes: File,
-    /// How many there are.
-    pub size: u64,
-    /// The one device.
-    pub devices: Devices,
+    pub bytes: Arc<dyn FileBytes>,
+    /// Requests that wait at once.
+    pub threads: usize,
 }
 
-/// Serves it until it is unmounted.
+/// Serves it until it is unmounted: then these threads end.
 ///
 /// # Errors
 /// No thread can be had.
-pub(super) fn serve(served: Served) -> io::Result<()> {
+pub(super) fn serve(served: Served) -> io::Result<Vec<JoinHandle<()>>> {
     let served = Arc::new(served);
-    for _ in 0..THREADS {
+    let one = |_| {
         let served = Arc::clone(&served);
         let thread = thread::Builder::new().name("device".to_owned());
-        thread.spawn(move || served.serve())?;
-    }
-    Ok(())
+        thread.spawn(move || served.serve())
+    };
+    (0..served.threads).map(one).collect()
 }
 
 impl Served {
@@ -120,40 +111,25 @@ impl Served {
     fn answer(&self, what: u32, body: &[u8]) -> io::Result<Vec<u8>> {
         let short = || io::Error::from_raw_os_error(EIO);
         match what {
-            ask::INIT => Ok(greeting()),
+            ask::INIT => Ok(greeting(self.threads)),
             ask::GETATTR => Ok(self.attributes()),
             // Past the page cache: the file system that lies in this file has one.
             ask::OPEN => Ok(words(&[0, 0, 1, 0])),
             ask::READ => {
                 let (offset, bytes) = place(body).ok_or_else(short)?;
                 let mut data = vec![0; bytes.min(WRITE_BYTES_MAX)];
-                self.bytes.read_exact_at(&mut data, offset)?;
-                self.wait(|device, now| {
-                    device.read(FILE, offset, data.len() as u64, PAST_MEMORY, now)
-                });
+                self.bytes.read(offset, &mut data)?;
                 Ok(data)
             }
             ask::WRITE => {
                 let (offset, bytes) = place(body).ok_or_else(short)?;
                 let data = body.get(40..40 + bytes).ok_or_else(short)?;
-                self.bytes.write_all_at(data, offset)?;
-                self.wait(|device, now| device.write(FILE, offset, bytes as u64, PAST_MEMORY, now));
+                self.bytes.write(offset, data)?;
                 Ok(words(&[bytes as u32, 0]))
             }
-            ask::FSYNC => {
-                // What waits is the device's alone: its cache is flushed, and nothing else.
-                self.wait(|device, now| device.sync(FILE, 0, true, now));
-                Ok(Vec::new())
-            }
+            ask::FSYNC => self.bytes.sync().map(|()| Vec::new()),
             ask::FLUSH | ask::RELEASE => Ok(Vec::new()),
             _ => Err(io::Error::from_raw_os_error(ENOSYS)),
-        }
-    }
-
-    /// Waits until the device is done with what it is asked for.
-    fn wait(&self, request: impl FnOnce(&crate::Device<'_>, u64) -> u64) {
-        if let Some(device) = self.devices.get(DEVICE) {
-            clock::wait_until(request(&device, clock::now_ns()));
         }
     }
 
@@ -161,7 +137,8 @@ impl Served {
     fn attributes(&self) -> Vec<u8> {
         const REGULAR: u32 = 0o100_600;
         const FOREVER_S: u64 = 1 << 30;
-        let longs = [FOREVER_S, 0, 1, self.size, self.size / 512, 0, 0, 0];
+        let size = self.bytes.size();
+        let longs = [FOREVER_S, 0, 1, size, size / 512, 0, 0, 0];
         let mut out: Vec<u8> = longs.iter().flat_map(|long| long.to_ne_bytes()).collect();
         let (mode, links, block) = (REGULAR, 1, 4096);
         out.extend(words(&[0, 0, 0, mode, links, 0, 0, 0, block, 0]));
@@ -169,21 +146,15 @@ impl Served {
     }
 }
 
-/// The device's own time: what is in memory is in that of the file system above.
-const PAST_MEMORY: Mode = Mode {
-    direct: true,
-    synced: false,
-};
-
 /// The answer to the kernel's greeting.
-fn greeting() -> Vec<u8> {
+fn greeting(threads: usize) -> Vec<u8> {
     const ASYNC_READ: u32 = 1;
     const BIG_WRITES: u32 = 1 << 5;
     const ASYNC_DIO: u32 = 1 << 15;
     const PARALLEL: u32 = 1 << 18;
     const MAX_PAGES: u32 = 1 << 22;
     let flags = ASYNC_READ | BIG_WRITES | ASYNC_DIO | PARALLEL | MAX_PAGES;
-    let waiting = (THREADS as u32) << 16 | THREADS as u32;
+    let waiting = (threads as u32) << 16 | threads as u32;
     let pages = WRITE_BYTES_MAX as u32 / 4096;
     let max = WRITE_BYTES_MAX as u32;
     words(&[
@@ -216,12 +187,26 @@ mod tests {
 
     #[test]
     fn answers_have_the_length_that_the_kernel_expects() {
-        assert_eq!(greeting().len(), 64);
+        struct Nothing;
+        impl FileBytes for Nothing {
+            fn size(&self) -> u64 {
+                1 << 20
+            }
+            fn read(&self, _: u64, _: &mut [u8]) -> io::Result<()> {
+                Ok(())
+            }
+            fn write(&self, _: u64, _: &[u8]) -> io::Result<()> {
+                Ok(())
+            }
+            fn sync(&self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        assert_eq!(greeting(2).len(), 64);
         let served = Served {
             kernel: File::open("/dev/null").unwrap(),
-            bytes: File::open("/dev/null").unwrap(),
-            size: 1 << 20,
-            devices: Devices::create(Vec::new()).unwrap(),
+            bytes: Arc::new(Nothing),
+            threads: 2,
         };
         assert_eq!(served.attributes().len(), 104);
         assert_eq!(served.answer(ask::OPEN, &[]).unwrap().len(), 16);

@@ -1,51 +1,45 @@
 //! An emulated device as a block device with a file system, for programs that load no library.
 //!
-//! A loop device lies on a file whose requests [`fuse`] answers when the model says that they are
-//! done; an ext4 is on it. So everything is charged that reaches the device, journal and flushes
-//! among it, whoever asks for it: the model's own page cache and journal are not used. Needs root,
-//! FUSE, loop devices, and a mount namespace of its own ([`in_own_namespace`]), with which it goes
-//! away however this process ends.
+//! A loop device ([`LoopDevice`]) lies on a file ([`ServedFile`]) whose requests [`fuse`] answers
+//! when the model says that they are done; an ext4 is on it. So everything is charged that reaches
+//! the device, journal and flushes among it, whoever asks for it: the model's own page cache and
+//! journal are not used. Needs root, FUSE, loop devices, and a mount namespace of its own
+//! ([`in_own_namespace`]), with which it goes away however this process ends.
 
 mod fuse;
+mod loop_device;
+mod scratch;
+mod served;
 
-use crate::{CacheModel, DeviceError, Devices, Placed, Profile};
+pub use loop_device::LoopDevice;
+pub use scratch::ScratchMemory;
+pub use served::{FileBytes, ServedFile, unmount_all};
+
+use crate::{CacheModel, Device, DeviceError, Devices, FileKey, Mode, Placed, Profile, clock};
 use std::{
     fs::{self, File},
-    os::unix::process::CommandExt,
+    io,
+    os::unix::{fs::FileExt, process::CommandExt},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
-    sync::{Mutex, PoisonError},
-    thread,
-    time::Duration,
+    process::Command,
+    sync::Arc,
 };
 
 /// Bytes of the device; those that were never written take no room.
 const BYTES: u64 = 4 << 30;
 
-/// Attempts to unmount it, and the time between two.
-const UNMOUNTS: u32 = 50;
-const AGAIN: Duration = Duration::from_millis(100);
+/// Requests that wait at once: as many as any profile has channels of use to one file system.
+const THREADS: usize = 16;
 
 /// Says that this process has a mount namespace of its own.
 const ENV_OWN: &str = "FOREBAY_LAB_OWN_MOUNTS";
-
-/// What is mounted, the file system before the file that its device lies on.
-static MOUNTED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// A file system on an emulated device, unmounted when this is dropped. Whoever uses it must have
 /// ended.
 pub struct BlockDevice {
     at: PathBuf,
-    file: PathBuf,
-}
-
-/// Unmounts what this process has mounted, whoever uses it. For the handler of a signal that ends
-/// it.
-pub fn unmount_all() {
-    let mut mounted = MOUNTED.lock().unwrap_or_else(PoisonError::into_inner);
-    for path in mounted.drain(..) {
-        let _ = run(Command::new("umount").arg("--lazy").arg(path));
-    }
+    // Dropped once the file system on it is unmounted.
+    _file: ServedFile,
 }
 
 /// Starts this program anew with the same arguments, in a mount namespace of its own, if it has
@@ -74,16 +68,9 @@ impl BlockDevice {
     /// # Errors
     /// [`DeviceError::Block`]: what could not be done.
     pub fn make(dir: &Path, profile: Profile) -> Result<Self, DeviceError> {
-        let (file, at) = (dir.join("device"), dir.join("disk"));
+        let at = dir.join("disk");
         let bytes = formatted(&dir.join("image"))?;
-        File::create(&file).map_err(|e| failed("creating", &file, e))?;
         fs::create_dir(&at).map_err(|e| failed("creating", &at, e))?;
-        let kernel = Path::new("/dev/fuse");
-        let opened = File::options().read(true).write(true).open(kernel);
-        let opened = opened.map_err(|e| failed("opening", kernel, e))?;
-        let copy = opened
-            .try_clone()
-            .map_err(|e| failed("opening", kernel, e))?;
         // What only the device takes: the file system above has its own memory and journal.
         let profile = Profile {
             journal: false,
@@ -98,29 +85,13 @@ impl BlockDevice {
             dir: at.clone(),
             profile,
         };
-        let served = fuse::Served {
-            kernel: opened,
-            bytes,
-            size: BYTES,
-            devices: Devices::create(vec![placed])?,
-        };
-        // Before the kernel asks: what mounts it may look at it.
-        fuse::serve(served).map_err(|e| DeviceError::Block(e.to_string()))?;
-        let options = "fd=0,rootmode=100600,user_id=0,group_id=0,default_permissions";
-        run(Command::new("mount")
-            .args(["-i", "-t", "fuse", "-o", options, "forebay-lab"])
-            .arg(&file)
-            .stdin(Stdio::from(copy)))?;
-        let made = Self { at, file };
-        let mut mounted = MOUNTED.lock().unwrap_or_else(PoisonError::into_inner);
-        mounted.extend([made.at.clone(), made.file.clone()]);
-        drop(mounted);
-        let losetup = ["--find", "--show", "--direct-io=on"];
-        let device = run(Command::new("losetup").args(losetup).arg(&made.file))?;
-        let mounted = run(Command::new("mount").arg(&device).arg(&made.at));
-        // It goes away when nobody uses it any more: the file system, as long as that is mounted.
-        run(Command::new("losetup").arg("--detach").arg(&device))?;
-        mounted.map(|_| made)
+        let devices = Devices::create(vec![placed])?;
+        let timed = Arc::new(TimedBytes { bytes, devices });
+        let file = ServedFile::mount(&dir.join("device"), timed, THREADS)?;
+        let device = LoopDevice::attach(file.path())?;
+        run(Command::new("mount").arg(device.path()).arg(&at))?;
+        served::note_mounted(&at);
+        Ok(Self { at, _file: file })
     }
 
     /// Where the file system is.
@@ -132,20 +103,59 @@ impl BlockDevice {
 
 impl Drop for BlockDevice {
     fn drop(&mut self) {
-        let mut mounted = MOUNTED.lock().unwrap_or_else(PoisonError::into_inner);
-        for path in [&self.at, &self.file] {
-            mounted.retain(|known| known != path);
-            // One that ends just now, or the loop device, may still hold it.
-            let mut tries = 0..UNMOUNTS;
-            while run(Command::new("umount").arg(path)).is_err() {
-                if tries.next().is_none() {
-                    // It goes when they do.
-                    let _ = run(Command::new("umount").arg("--lazy").arg(path));
-                    break;
-                }
-                thread::sleep(AGAIN);
-            }
+        served::unmount(&self.at);
+    }
+}
+
+/// Bytes in memory, whose requests take as long as the device's would.
+struct TimedBytes {
+    bytes: File,
+    /// The one device.
+    devices: Devices,
+}
+
+/// The one file: the root of the file system.
+const FILE: FileKey = FileKey::new(0, 1);
+const DEVICE: usize = 0;
+
+/// The device's own time: what is in memory is in that of the file system above.
+const PAST_MEMORY: Mode = Mode {
+    direct: true,
+    synced: false,
+};
+
+impl TimedBytes {
+    /// Waits until the device is done with what it is asked for.
+    fn wait(&self, request: impl FnOnce(&Device<'_>, u64) -> u64) {
+        if let Some(device) = self.devices.get(DEVICE) {
+            clock::wait_until(request(&device, clock::now_ns()));
         }
+    }
+}
+
+impl FileBytes for TimedBytes {
+    fn size(&self) -> u64 {
+        BYTES
+    }
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        self.bytes.read_exact_at(into, offset)?;
+        let length = into.len() as u64;
+        self.wait(|device, now| device.read(FILE, offset, length, PAST_MEMORY, now));
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.bytes.write_all_at(data, offset)?;
+        let length = data.len() as u64;
+        self.wait(|device, now| device.write(FILE, offset, length, PAST_MEMORY, now));
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        // What waits is the device's alone: its cache is flushed, and nothing else.
+        self.wait(|device, now| device.sync(FILE, 0, true, now));
+        Ok(())
     }
 }
 

@@ -318,11 +318,12 @@ pub const STORE: &[Moment] = &[
     SEAL,
 ];
 
+/// Cut soon: a server that goes on makes copies of its own durable, by snapshots and rewrites.
 pub const RELEASE_EARLY: &[Moment] = &[Moment::new(
     "drain, released before the sync",
     "files:drain-sync",
     (1, 12),
-    Then::Stall,
+    Then::Cut,
 )];
 /// Promise (lab): A file is absorbed only after a real sync: the lab sees the loss of one that was
 /// not synced.

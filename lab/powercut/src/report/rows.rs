@@ -2,6 +2,7 @@
 //! run had not. So a file keeps the last run of each workload.
 
 use super::place;
+use crate::{cycle, machine::MachineKind};
 use std::fmt::Write;
 
 /// A part of the report. Their order is the file's.
@@ -116,12 +117,18 @@ impl ReportRow {
     }
 
     /// Where it stands in its part.
-    fn order(&self) -> (Section, String, usize) {
+    fn order(&self) -> (Section, String, usize, bool) {
         let first = match self.section {
             Section::Moments | Section::Runs => self.cell(0).to_owned(),
             _ => String::new(),
         };
-        (self.section, first, place(&self.about))
+        let (workload, _) = cycle::parts(&self.about);
+        (self.section, first, place(workload), self.in_namespace())
+    }
+
+    /// True if it is about machines in namespaces.
+    fn in_namespace(&self) -> bool {
+        cycle::parts(&self.about).1 == MachineKind::Namespace
     }
 
     /// One of an earlier report's, if it is one.
@@ -144,7 +151,7 @@ impl ReportRow {
 }
 
 /// The rows of an earlier report that are not of `workloads`, and the runs that they are of.
-fn kept(earlier: &str, workloads: &[&str]) -> Vec<ReportRow> {
+fn kept(earlier: &str, workloads: &[String]) -> Vec<ReportRow> {
     let mut section = None;
     let mut rows = Vec::new();
     for line in earlier.lines() {
@@ -154,16 +161,19 @@ fn kept(earlier: &str, workloads: &[&str]) -> Vec<ReportRow> {
             rows.push(row);
         }
     }
-    let is_known = |row: &ReportRow| row.section == Section::Runs || place(&row.about) < usize::MAX;
-    rows.retain(|row| is_known(row) && !workloads.contains(&row.about.as_str()));
+    let is_known = |row: &ReportRow| {
+        row.section == Section::Runs || place(cycle::parts(&row.about).0) < usize::MAX
+    };
+    rows.retain(|row| is_known(row) && !workloads.contains(&row.about));
     let of_workloads = rows.iter().filter(|row| row.is_of_workload());
     let runs: Vec<String> = of_workloads.map(|row| row.cell(RUN).to_owned()).collect();
     rows.retain(|row| row.section != Section::Runs || runs.contains(&row.about));
     rows
 }
 
-/// The report of these rows, and of what `earlier` has of other workloads than `workloads`.
-pub fn text(rows: Vec<ReportRow>, earlier: &str, workloads: &[&str]) -> String {
+/// The report of these rows, and of what `earlier` has of other workloads than `workloads`, written
+/// when the sources were at `commit`.
+pub fn text(rows: Vec<ReportRow>, earlier: &str, workloads: &[String], commit: &str) -> String {
     let mut all = kept(earlier, workloads);
     let is_said = |row: &ReportRow| rows.iter().any(|other| other.line == row.line);
     all.retain(|row| row.section != Section::Runs || !is_said(row));
@@ -174,10 +184,15 @@ pub fn text(rows: Vec<ReportRow>, earlier: &str, workloads: &[&str]) -> String {
         these.map(|row| row.number(column)).sum()
     };
     let (both, forebay) = ([Section::Forebay, Section::Controls], [Section::Forebay]);
+    let in_namespaces = all
+        .iter()
+        .filter(|row| row.is_of_workload() && row.in_namespace());
+    let in_namespaces: u64 = in_namespaces.map(|row| row.number(CUTS)).sum();
     let mut text = format!(
         "# Power cuts\n\n\
-         Written by the lab, whose [README.md](README.md) says how it works. The last run of each workload.\n\n\
-         {} cycles with {} power cuts. Under Forebay: {} cycles with {} cuts, {} acknowledged transactions, {} cycles with loss.\n",
+         Written by the lab, whose [README.md](README.md) says how it works. The last run of each workload. \
+         The sources were at {commit}: a run of another commit is of older ones.\n\n\
+         {} cycles with {} power cuts, {in_namespaces} of them of machines in namespaces (`/namespace`). Under Forebay: {} cycles with {} cuts, {} acknowledged transactions, {} cycles with loss.\n",
         sum(CYCLES, &both),
         sum(CUTS, &both),
         sum(CYCLES, &forebay),
@@ -204,7 +219,7 @@ pub fn text(rows: Vec<ReportRow>, earlier: &str, workloads: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{ReportRow, Section};
 
     fn of_workload(section: Section, name: &str, run: &str, cycles: u64) -> Vec<ReportRow> {
         let mut cells = vec![name.to_owned(), run.to_owned(), cycles.to_string()];
@@ -213,6 +228,29 @@ mod tests {
             ReportRow::of_table(section, name, &cells),
             ReportRow::of_table(Section::Runs, run, &[run.into(), "make".into()]),
         ]
+    }
+
+    /// The report of these rows, which are of these workloads.
+    fn text(rows: Vec<ReportRow>, earlier: &str, workloads: &[&str]) -> String {
+        let workloads: Vec<String> = workloads.iter().map(|&name| name.to_owned()).collect();
+        super::text(rows, earlier, &workloads, "d")
+    }
+
+    #[test]
+    fn rows_of_the_two_kinds_of_machines_stand_side_by_side() {
+        let emulated = of_workload(Section::Forebay, "etcd", "a-1", 3);
+        let before = text(emulated, "", &["etcd"]);
+        let mut fast = of_workload(Section::Forebay, "etcd/namespace", "b-2", 90);
+        let lost = "etcd/namespace 00: it";
+        fast.push(ReportRow::item(Section::Losses, "etcd/namespace", lost));
+        let both = text(fast, &before, &["etcd/namespace"]);
+        let at = |what: &str| both.find(what).unwrap();
+        assert!(at("| etcd | a-1 | 3 |") < at("| etcd/namespace | b-2 | 90 |"));
+        assert!(at(lost) > at("## Cycles with loss"));
+        let again = of_workload(Section::Forebay, "etcd", "c-3", 4);
+        let now = text(again, &both, &["etcd"]);
+        assert!(now.contains("| etcd | c-3 | 4 |") && now.contains("| etcd/namespace | b-2 |"));
+        assert!(now.contains(lost) && !now.contains("a-1"), "{now}");
     }
 
     #[test]
@@ -225,12 +263,13 @@ mod tests {
         // Both are of one run.
         first.remove(1);
         let before = text(first, "", &["redis", "redis-no"]);
-        assert!(before.contains("\n4 cycles with 0 power cuts."), "{before}");
+        assert!(before.contains("\n4 cycles with 0 power cuts"), "{before}");
 
         let other = of_workload(Section::Forebay, "etcd", "b-2", 7);
         let both = text(other, &before, &["etcd"]);
         assert!(both.contains("\n11 cycles with"), "{both}");
         assert!(both.contains("| redis | a-1 | 3 |"), "{both}");
+        assert!(both.contains("The sources were at d:"), "{both}");
         assert!(both.contains("* redis-no: it"), "{both}");
         assert!(both.contains("| pool full | redis | 1 |"), "{both}");
         assert_eq!(both.matches("| a-1 | make |").count(), 1, "{both}");

@@ -1,6 +1,6 @@
 //! An etcd in the same guest, reached by its port: each transaction is one of etcd's.
 
-use crate::{Change, Engine, Failure};
+use crate::{Change, Engine, Failure, patience};
 use forebay_bench::etcd::client::Connection;
 use std::{
     cell::RefCell,
@@ -9,8 +9,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long etcd may take to begin, in an emulated machine and with a recovery.
-const PATIENCE: Duration = Duration::from_secs(150);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// A connection to it.
@@ -27,7 +25,7 @@ impl Etcd {
             });
             match connected {
                 Ok(connection) => return Ok(Self(RefCell::new(connection))),
-                Err(e) if begun.elapsed() > PATIENCE => return Err(e.into()),
+                Err(e) if begun.elapsed() > patience() => return Err(e.into()),
                 Err(_) => thread::sleep(PAUSE),
             }
         }

@@ -20,6 +20,7 @@ use std::{
     net::{TcpListener, TcpStream},
     path::Path,
     process::ExitCode,
+    time::Duration,
 };
 
 /// Anything that ends the server, in words.
@@ -36,6 +37,13 @@ pub trait Engine {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Failure>;
     /// How many keys there are, by looking at all of them.
     fn count(&self) -> Result<u64, Failure>;
+}
+
+/// How long a server may take to begin, with a recovery: longer in an emulated machine.
+pub fn patience() -> Duration {
+    let told = std::env::var("LAB_PATIENCE_S").ok();
+    let told = told.and_then(|told| told.parse().ok());
+    Duration::from_secs(told.unwrap_or(150))
 }
 
 fn main() -> ExitCode {

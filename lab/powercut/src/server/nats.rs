@@ -5,8 +5,12 @@
 //! last 128 kB in blocks of 32 kB, which the server makes, shortens and unlinks all the time; now
 //! and then all of it goes at once, or all but a few. A change is acknowledged when both streams
 //! have acknowledged it.
+//!
+//! What NATS drops from the front of a stream, by the limit of bytes, may be there again after a
+//! power cut; what a purge removes is marked as removed, one by one. So there may be a gap before
+//! the first message that a purge kept, and the subject of that one says so.
 
-use crate::{Change, Engine, Failure};
+use crate::{Change, Engine, Failure, patience};
 use forebay_bench::nats::client::{Connection, Limits, Stored, Wanted};
 use std::{
     cell::RefCell,
@@ -15,8 +19,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long NATS may take to begin, in an emulated machine and with a recovery.
-const PATIENCE: Duration = Duration::from_secs(150);
 const PAUSE: Duration = Duration::from_millis(50);
 
 const KV: &str = "kv";
@@ -27,6 +29,9 @@ const RECENT_BYTES: u64 = 128_000;
 const SHORTENED_EVERY: u64 = 90;
 const EMPTIED_EVERY: u64 = 400;
 const KEPT: u64 = 5;
+
+/// Behind the key of a message that is the first one after a purge, or may be.
+const FIRST: &str = "~first";
 
 /// What a message begins with.
 const SET: u8 = b'S';
@@ -45,7 +50,7 @@ impl Nats {
         let mut connection = loop {
             match ready(port) {
                 Ok(connection) => break connection,
-                Err(e) if begun.elapsed() > PATIENCE => return Err(e.into()),
+                Err(e) if begun.elapsed() > patience() => return Err(e.into()),
                 Err(_) => thread::sleep(PAUSE),
             }
         };
@@ -90,18 +95,39 @@ fn messages(connection: &mut Connection, stream: &str) -> Result<Vec<Stored>, Fa
 
 /// A key, by a message's subject.
 fn key(message: &Stored) -> &str {
-    message.subject.split_once('.').map_or("", |(_, key)| key)
+    let key = message.subject.split_once('.').map_or("", |(_, key)| key);
+    key.split('~').next().unwrap_or_default()
 }
 
-/// Everything of `recent` stands there without a gap, and its end is that of `kv`: a change goes
-/// to `recent` first.
+/// The first message that lacks those before it, and that no purge made the first one, with the one
+/// before.
+fn gap(messages: &[Stored]) -> Option<(u64, u64)> {
+    let gap_of = |pair: &[Stored]| match pair {
+        [before, message] => {
+            let follows = before.number + 1 == message.number;
+            let is_legal = follows || message.subject.ends_with(FIRST);
+            (!is_legal).then_some((before.number, message.number))
+        }
+        _ => None,
+    };
+    messages.windows(2).find_map(gap_of)
+}
+
+/// The change that follows so many others is the first one that a purge keeps, or the first one
+/// after a purge of all.
+fn is_first(changes: u64) -> bool {
+    let shortened_after = changes + KEPT;
+    changes.is_multiple_of(EMPTIED_EVERY)
+        || (shortened_after.is_multiple_of(SHORTENED_EVERY)
+            && !shortened_after.is_multiple_of(EMPTIED_EVERY))
+}
+
+/// Everything of `recent` stands there without a gap, but for what was to go, and its end is that
+/// of `kv`: a change goes to `recent` first.
 fn compare(connection: &mut Connection) -> Result<(), Failure> {
     let recent = messages(connection, RECENT)?;
-    let first = recent.first().map_or(0, |message| message.number);
-    for (number, message) in (first..).zip(&recent) {
-        if message.number != number {
-            return Err(format!("{RECENT}: {number} is missing before {}", message.number).into());
-        }
+    if let Some((before, number)) = gap(&recent) {
+        return Err(format!("{RECENT}: {} is missing before {number}", before + 1).into());
     }
     let Some(last) = messages(connection, KV)?.pop() else {
         return Ok(());
@@ -129,7 +155,8 @@ impl Engine for Nats {
                 Some(value) => [&[SET], &value[..]].concat(),
                 None => vec![DELETED],
             };
-            connection.publish(&format!("{RECENT}.{key}"), &payload)?;
+            let mark = if is_first(self.changes) { FIRST } else { "" };
+            connection.publish(&format!("{RECENT}.{key}{mark}"), &payload)?;
             connection.publish(&format!("{KV}.{key}"), &payload)?;
             self.changes += 1;
             if self.changes.is_multiple_of(EMPTIED_EVERY) {
@@ -159,4 +186,34 @@ impl Engine for Nats {
 /// The value that a message gave its key.
 fn value(message: &Stored) -> Option<Vec<u8>> {
     message.payload.strip_prefix(&[SET]).map(<[u8]>::to_vec)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_may_be_missing_only_before_what_a_purge_kept() {
+        let gap_of = |numbers: &[(u64, &str)]| {
+            let of = |&(number, mark): &(u64, &str)| Stored {
+                subject: format!("recent.key:{number}{mark}"),
+                number,
+                payload: Vec::new(),
+            };
+            gap(&numbers.iter().map(of).collect::<Vec<_>>())
+        };
+        assert_eq!(gap_of(&[]), None);
+        assert_eq!(gap_of(&[(7, ""), (8, "")]), None);
+        assert_eq!(gap_of(&[(7, ""), (9, "")]), Some((7, 9)));
+        assert_eq!(gap_of(&[(7, FIRST), (9, "")]), Some((7, 9)));
+        assert_eq!(gap_of(&[(7, ""), (9, FIRST)]), None);
+    }
+
+    #[test]
+    fn messages_that_a_purge_leaves_first_are_known_before() {
+        let first: Vec<u64> = (0..410).filter(|&changes| is_first(changes)).collect();
+        // The purge after 360 changes keeps the five from the one behind 355 on.
+        assert_eq!(first, [0, 85, 175, 265, 355, 400]);
+    }
 }

@@ -1,7 +1,7 @@
 //! A database server in the same guest, reached by its socket: every change is made by a
 //! transaction that also counts.
 
-use crate::{Change, Engine, Failure};
+use crate::{Change, Engine, Failure, patience};
 use forebay_bench::sql::{Client, Columns};
 use std::{
     cell::RefCell,
@@ -10,8 +10,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long the server may take to begin, in an emulated machine and with a recovery.
-const PATIENCE: Duration = Duration::from_secs(150);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// How a server's SQL has what the lab says.
@@ -82,7 +80,7 @@ impl<C: Dialect> Sql<C> {
         let begun = Instant::now();
         loop {
             match self.connection.borrow_mut().query(question) {
-                Err(_) if self.dies && begun.elapsed() < PATIENCE => {}
+                Err(_) if self.dies && begun.elapsed() < patience() => {}
                 done => return Ok(done?),
             }
             thread::sleep(PAUSE);
@@ -96,7 +94,7 @@ impl<C: Dialect> Sql<C> {
         let begun = Instant::now();
         loop {
             match self.connection.borrow_mut().query(statements) {
-                Err(_) if self.dies && begun.elapsed() < PATIENCE => {}
+                Err(_) if self.dies && begun.elapsed() < patience() => {}
                 done => return Ok(done.map(drop)?),
             }
             self.connection.replace(connect(&self.socket)?);
@@ -121,7 +119,7 @@ fn connect<C: Client>(socket: &Path) -> Result<C, Failure> {
     loop {
         match C::connect(socket) {
             Ok(connection) => return Ok(connection),
-            Err(e) if begun.elapsed() > PATIENCE => return Err(e.into()),
+            Err(e) if begun.elapsed() > patience() => return Err(e.into()),
             Err(_) => thread::sleep(PAUSE),
         }
     }

@@ -1,0 +1,64 @@
+//! A virtual machine: QEMU with an NVDIMM in a file. Killing it is the power cut: what was in the
+//! guest's memory is gone, and the NVDIMM's file holds what its processors had stored there.
+
+use super::{Images, NVDIMM, PORT};
+use crate::{Failure, nbd::Server, shared_disk::SharedDisk};
+use forebay_guest::{kernel::Kernel, machine::Machine};
+use std::path::PathBuf;
+
+/// A running one, killed when this is dropped.
+pub struct EmulatedMachine {
+    pub machine: Machine,
+    disks: Vec<Server>,
+}
+
+impl EmulatedMachine {
+    /// Boots with `parameters` on the kernel's command line.
+    pub fn boot(
+        kernel: &Kernel,
+        images: &Images,
+        parameters: &str,
+        console: PathBuf,
+    ) -> Result<Self, Failure> {
+        let nvdimm = format!(
+            "memory-backend-file,id=nvdimm,share=on,mem-path={},size={NVDIMM}",
+            images.nvdimm.display()
+        );
+        let board = ["-machine", "q35,nvdimm=on", "-m", "1G,slots=2,maxmem=4G"];
+        let memory = ["-object", &nvdimm, "-device", "nvdimm,id=nv,memdev=nvdimm"];
+        let mut disks = Vec::new();
+        let mut devices: Vec<String> = board.into_iter().chain(memory).map(str::to_owned).collect();
+        for (number, image) in images.disks().enumerate() {
+            let socket = image.with_extension("socket");
+            disks.push(Server::start(SharedDisk::open(image)?, &socket)?);
+            // Nothing of it is cached on this side: the guest's flushes reach the disk, and only
+            // they make anything durable.
+            let disk = format!(
+                "driver=nbd,node-name=disk{number},server.type=unix,server.path={},cache.direct=on,cache.no-flush=off",
+                socket.display()
+            );
+            let device = format!("virtio-blk-pci,drive=disk{number},write-cache=on");
+            devices.extend(["-blockdev".into(), disk, "-device".into(), device]);
+        }
+        Ok(Self {
+            machine: Machine::start(kernel, devices, &[PORT], parameters, console)?,
+            disks,
+        })
+    }
+
+    /// Port of this machine that leads to the guest's server.
+    pub fn port(&self) -> u16 {
+        self.machine.port(PORT)
+    }
+
+    /// Its disks, in the order in which the guest has them.
+    pub fn disks(&self) -> impl Iterator<Item = &SharedDisk> {
+        self.disks.iter().map(|server| &*server.disk)
+    }
+
+    /// Ends it, the disks first.
+    pub fn end(&mut self) -> Result<(), Failure> {
+        self.disks().for_each(SharedDisk::power_off);
+        self.machine.guest.kill()
+    }
+}
