@@ -385,7 +385,8 @@ pub(super) fn make_run_dir(directory: &Path) -> Result<(), FilesError> {
 pub fn run_dir_remedy(error: &std::io::Error) -> &'static str {
     match Errno::from_io_error(error) {
         Some(Errno::ROFS) => {
-            ". It is read-only: in a unit of systemd by ProtectSystem= or ReadOnlyPaths=. Add RuntimeDirectory=forebay and Environment=FOREBAY_RUN_DIR=%t/forebay"
+            ". It is read-only: in a unit of systemd by ProtectSystem= or ReadOnlyPaths=. Add RuntimeDirectory=forebay and Environment=FOREBAY_RUN_DIR=%t/forebay. \
+             In a container, mount a tmpfs (an emptyDir) and name it with the environment variable FOREBAY_RUN_DIR"
         }
         Some(Errno::ACCESS | Errno::PERM) => {
             ". Name a directory of this user's with the environment variable FOREBAY_RUN_DIR (in a unit of systemd: RuntimeDirectory=forebay and \

@@ -43,13 +43,13 @@ pub struct BlockDevice {
 }
 
 /// Starts this program anew with the same arguments, in a mount namespace of its own, if it has
-/// none yet.
+/// none yet. That lets go of what others have mounted on loop devices, which would stay in use.
 ///
 /// # Errors
 /// [`DeviceError::Block`]: that is not possible.
 pub fn in_own_namespace() -> Result<(), DeviceError> {
     if std::env::var_os(ENV_OWN).is_some() {
-        return Ok(());
+        return unmount_loops();
     }
     let own = std::env::current_exe().map_err(|e| DeviceError::Block(e.to_string()))?;
     let error = Command::new("unshare")
@@ -59,6 +59,22 @@ pub fn in_own_namespace() -> Result<(), DeviceError> {
         .env(ENV_OWN, "1")
         .exec();
     Err(DeviceError::Block(format!("unshare: {error}")))
+}
+
+/// Unmounts, in this process's mount namespace, all that is on loop devices.
+///
+/// # Errors
+/// [`DeviceError::Block`]: what is mounted is not known.
+pub fn unmount_loops() -> Result<(), DeviceError> {
+    let mounts = Path::new("/proc/self/mounts");
+    let said = fs::read_to_string(mounts).map_err(|e| failed("reading", mounts, e))?;
+    for line in said.lines().filter(|line| line.starts_with("/dev/loop")) {
+        // Gone meanwhile, or with a name that is written otherwise: its owner waits for it then.
+        if let Some(at) = line.split(' ').nth(1) {
+            let _ = run(Command::new("umount").args(["--lazy", at]));
+        }
+    }
+    Ok(())
 }
 
 impl BlockDevice {

@@ -180,6 +180,7 @@ mod tests {
             return false;
         }
         if std::env::var_os(ENV_OWN).is_some() {
+            forebay_device::block::unmount_loops().unwrap();
             return true;
         }
         let done = Command::new("unshare")
