@@ -1,8 +1,8 @@
 //! The agent: the process above the program that does its calls on logs.
 //!
 //! One of its threads waits for a call at a time ([`ReceiverTurn`]). A thread that is started where
-//! none is parked takes over, so a call that waits (a full lane, a slow disk) holds no other up.
-//! Each has a working directory and a file mode mask of its own (`CLONE_FS`), which are the
+//! none is parked takes over, so a call that waits (a full lane, a slow disk) holds no other up for
+//! long. Each has a working directory and a file mode mask of its own (`CLONE_FS`), which are the
 //! caller's while it acts for that ([`WorkerPlace`](crate::agent_state::WorkerPlace)).
 
 use crate::{
@@ -32,7 +32,10 @@ use rustix::{
 };
 use std::{
     os::fd::OwnedFd,
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::Duration,
 };
@@ -153,6 +156,7 @@ pub(crate) fn prepare(
         pending: PendingChanges::default(),
         status,
         turn: ReceiverTurn::new(),
+        is_watched: AtomicBool::new(false),
         unused: Mutex::new((0..SLOTS).rev().collect()),
         restricted: AtomicBool::new(false),
         openings: RwLock::default(),
@@ -232,8 +236,9 @@ fn work(state: &Arc<AgentState>, number: usize) {
 fn start_watch(state: &Arc<AgentState>) {
     let shared = Arc::clone(state);
     let watch = move || shared.turn.watch(|| start_worker(&shared));
-    // Without it a call that waits holds others up.
-    let _ = thread::Builder::new().name("watch".into()).spawn(watch);
+    let started = thread::Builder::new().name("watch".into()).spawn(watch);
+    // Without it a call that waits holds others up: the sweeper tries again.
+    state.is_watched.store(started.is_ok(), Ordering::SeqCst);
 }
 
 /// Looks for logs that no process has any more: closed by an execution, or by a death.
@@ -241,6 +246,9 @@ fn start_sweeper(state: &Arc<AgentState>) {
     let shared = Arc::clone(state);
     let sweep = move || loop {
         thread::sleep(SWEEP);
+        if !shared.is_watched.load(Ordering::SeqCst) {
+            start_watch(&shared);
+        }
         shared.numbers.held.look();
         if !shared.numbers.is_empty() {
             shared.numbers.sweep();

@@ -24,6 +24,8 @@ pub(crate) struct AgentState {
     pub(crate) pending: PendingChanges,
     pub(crate) status: AgentStatus,
     pub(crate) turn: ReceiverTurn,
+    /// The thread is there that watches over it.
+    pub(crate) is_watched: AtomicBool,
     /// Slots that no thread has.
     pub(crate) unused: Mutex<Vec<usize>>,
     /// A process of the program has said that it is to do less than the agent may.

@@ -3,9 +3,9 @@
 //! The kernel wakes every thread that waits for a call when one comes (`recv_wait_event` waits
 //! non-exclusively), so a second waiting thread costs each call two switches of threads more. So
 //! one waits, the *receiver*, and does most calls itself. It passes its turn to another before a
-//! call that is likely to wait (an open, a name), and a [watch](ReceiverTurn::watch) passes it when
-//! any other call has taken a [tick](WATCH_TICK). A thread that is done with a call, and whose turn
-//! went on, parks.
+//! call that is likely to wait (an open of a log, a sync of a pool on a disk), and a
+//! [watch](ReceiverTurn::watch) passes it when any other call has taken a [tick](WATCH_TICK). A
+//! thread that is done with a call, and whose turn went on, parks.
 
 use parking_lot::{Condvar, Mutex};
 use std::{
@@ -19,7 +19,7 @@ use std::{
 /// How often the watch looks: a call holds the next one up for two of these at most.
 const WATCH_TICK: Duration = Duration::from_millis(1);
 /// Without a call for so many of them the watch sleeps until there is one.
-const IDLE_TICKS: u32 = 64;
+const IDLE_TICKS: u32 = 8;
 /// A thread that was started, and does not come, is started again after so many.
 const START_TICKS: u32 = 50;
 
@@ -188,17 +188,26 @@ mod tests {
         wanted
     }
 
+    /// Waits until that is so.
+    fn until(mut is_so: impl FnMut() -> bool) {
+        let begun = std::time::Instant::now();
+        while !is_so() {
+            assert!(begun.elapsed() < PATIENCE, "it never was");
+            thread::yield_now();
+        }
+    }
+
     #[test]
     fn one_thread_receives_while_its_calls_are_short() {
         let turn = Arc::new(ReceiverTurn::new());
         let (first, second) = (worker(&turn), worker(&turn));
         let all = [&first, &second];
-        let receiver = loop {
-            if let Some(one) = all.iter().find(|one| one.received.try_recv().is_ok()) {
-                break *one;
-            }
-            thread::yield_now();
-        };
+        let mut receiver = all[0];
+        until(|| {
+            let found = all.iter().find(|one| one.received.try_recv().is_ok());
+            receiver = *found.unwrap_or(&receiver);
+            found.is_some()
+        });
         for _ in 0..1000 {
             receiver.ends.send(()).unwrap();
             receiver.received.recv_timeout(PATIENCE).unwrap();
@@ -232,9 +241,7 @@ mod tests {
         let wanted = watched(&turn);
         let only = worker(&turn);
         let call = only.received.recv_timeout(PATIENCE).unwrap();
-        while wanted.load(SeqCst) == 0 {
-            thread::yield_now();
-        }
+        until(|| wanted.load(SeqCst) > 0);
         turn.pass(call);
         assert!(turn.is_untaken() && turn.waiting.lock().turns == 1);
         // It takes the turn itself, since no other came.
@@ -247,12 +254,8 @@ mod tests {
         let turn = Arc::new(ReceiverTurn::new());
         let wanted = watched(&turn);
         turn.take();
-        while !turn.watch_sleeps.load(SeqCst) {
-            thread::yield_now();
-        }
+        until(|| turn.watch_sleeps.load(SeqCst));
         turn.begin();
-        while wanted.load(SeqCst) == 0 {
-            thread::yield_now();
-        }
+        until(|| wanted.load(SeqCst) > 0);
     }
 }
