@@ -420,3 +420,38 @@ fn a_program_that_cannot_be_served_runs_plainly() {
     let ran = Ran::of(run.stdin(Stdio::null()).output().unwrap());
     ran.fails(7, &["a.log stays plain", "another user", "gosu USER"]);
 }
+
+/// Promise: as `a_program_that_cannot_be_served_runs_plainly`.
+#[test]
+fn a_program_with_another_root_or_rights_stays_plain() {
+    if !common::root_can("change the root directory") {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    build_calls("cc", &sandbox);
+    sandbox.pool();
+    let said_of = |line: &str, status: i32, said: &[&str]| {
+        let before = "run --front-end notify --absorb *.log --pool p --";
+        let mut run = command(&sandbox, &format!("{before} {line}"));
+        run.env("FOREBAY_RUN_DIR", sandbox.file("run"));
+        let ran = Ran::of(run.stdin(Stdio::null()).output().unwrap());
+        ran.fails(status, said);
+        let _ = std::fs::remove_file(sandbox.file("a.log"));
+    };
+    let mode = |path: &Path, mode| {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(path, mode).unwrap();
+    };
+    let stays = "a.log stays plain";
+    said_of(
+        "chroot . ./calls data 7",
+        7,
+        &[stays, "another root directory"],
+    );
+    mode(sandbox.path(), 0o777);
+    // Whoever executes it becomes its owner.
+    let owned = sandbox.file("calls");
+    std::os::unix::fs::chown(&owned, Some(65534), None).unwrap();
+    mode(&owned, 0o4755);
+    said_of("./calls data 7", 7, &[stays, "another user"]);
+}
