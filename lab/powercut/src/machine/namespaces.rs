@@ -166,10 +166,9 @@ impl Drop for NamespacesMachine {
 mod tests {
     use super::*;
     use crate::{disk::Survival, machine::MachineKind};
+    use forebay_device::block;
     use std::{fs::OpenOptions, io::Write, os::unix::fs::OpenOptionsExt, thread};
 
-    /// Says that the test runs where its mounts go with it.
-    const ENV_OWN: &str = "FOREBAY_LAB_OWN_MOUNTS";
     const O_DIRECT: i32 = 0x4000;
 
     /// True if this process may mount what it likes, and nobody else sees it: the test of this name
@@ -179,18 +178,15 @@ mod tests {
             eprintln!("skipped: loop devices and mounts need root");
             return false;
         }
-        if std::env::var_os(ENV_OWN).is_some() {
-            forebay_device::block::unmount_loops().unwrap();
+        if block::is_in_own_namespace().unwrap() {
+            block::unmount_loops().unwrap();
             return true;
         }
-        let done = Command::new("unshare")
-            .args(["--mount", "--propagation", "private"])
-            .arg(std::env::current_exe().unwrap())
+        let mut again = block::own_namespace(&std::env::current_exe().unwrap()).unwrap();
+        let again = again
             .args(["--exact", "--nocapture"])
-            .arg(format!("machine::namespaces::tests::{name}"))
-            .env(ENV_OWN, "1")
-            .status();
-        assert!(done.unwrap().success());
+            .arg(format!("machine::namespaces::tests::{name}"));
+        assert!(again.status().unwrap().success());
         false
     }
 
