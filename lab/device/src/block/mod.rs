@@ -43,6 +43,22 @@ pub struct BlockDevice {
     _file: ServedFile,
 }
 
+/// What this machine lacks of what such devices and machines in namespaces need, if anything.
+#[must_use]
+pub fn lacking() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("mounts and namespaces need root".to_owned());
+    }
+    let devices = ["/dev/fuse", "/dev/loop-control"];
+    if let Some(device) = devices.iter().find(|device| !Path::new(device).exists()) {
+        return Some(format!("there is no {device}"));
+    }
+    // Root of a container may not.
+    let kinds = ["--mount", "--pid", "--net", "--fork", "true"];
+    let tried = run(Command::new("unshare").args(kinds));
+    tried.err().map(|why| why.to_string())
+}
+
 /// Starts this program anew with the same arguments, in a mount namespace of its own, if it has
 /// none yet. That lets go of what others have mounted on loop devices, which would stay in use.
 ///
