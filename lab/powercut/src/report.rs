@@ -20,7 +20,8 @@ pub struct Report {
     pub command: String,
     /// What its random numbers began with: several, if it is several runs'.
     pub seeds: Vec<u64>,
-    /// The revision of the programs' sources, with a `+` if they had changes besides.
+    /// The revision of the programs' sources, with `+` and a hash if they had changes
+    /// besides.
     pub commit: String,
     /// What ran the machines: `kvm` or `tcg`, or `namespace`.
     pub accelerator: String,

@@ -1,7 +1,7 @@
 //! Cycles that add up: a file with a line of JSON for each, which later runs append to. A run of
 //! the same sources goes on where the one before ended, or was interrupted.
 
-use crate::{Failure, cycle::Cycle, machine::MachineKind};
+use crate::{Failure, cycle::Cycle, machine::MachineKind, sources};
 use serde::{Deserialize, Serialize};
 use std::{
     fs::File,
@@ -65,6 +65,9 @@ impl ResultsFile {
 
     /// Cycles of a workload that these sources have had.
     pub fn count(&self, commit: &str, machine: MachineKind, workload: &str) -> u64 {
+        if !sources::is_known(commit) {
+            return 0;
+        }
         let is_one = |line: &&ResultLine| {
             line.commit == commit
                 && line.cycle.machine == machine
@@ -155,6 +158,7 @@ mod tests {
         results.add(line("a", "etcd")).unwrap();
         results.add(line("b", "etcd")).unwrap();
         results.add(line("a", "nats")).unwrap();
+        results.add(line("unknown", "valkey")).unwrap();
         // Killed while it wrote.
         let mut text = std::fs::read_to_string(&path).unwrap();
         text.push_str("{\"commit\":");
@@ -167,12 +171,17 @@ mod tests {
         assert_eq!(count("a", MachineKind::Namespace), 1);
         assert_eq!(count("b", MachineKind::Namespace), 2);
         assert_eq!(count("b", MachineKind::Emulated), 0);
+        let unknown = results.count("unknown", MachineKind::Namespace, "valkey");
+        assert_eq!(unknown, 0, "they may be of any sources");
         let groups = results.newest();
         let said: Vec<(&str, &str, usize)> = groups
             .iter()
             .map(|group| (&*group[0].commit, &*group[0].cycle.workload, group.len()))
             .collect();
-        assert_eq!(said, [("b", "etcd", 2), ("a", "nats", 1)]);
+        assert_eq!(
+            said,
+            [("b", "etcd", 2), ("a", "nats", 1), ("unknown", "valkey", 1)]
+        );
     }
 
     #[test]
