@@ -17,7 +17,7 @@ use rustix::{
 use std::{
     fs::{self, File},
     io,
-    os::fd::AsFd,
+    os::{fd::AsFd, unix::process::CommandExt},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::Arc,
@@ -114,6 +114,8 @@ impl NamespaceMachine {
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)
+            // A terminal's interrupt is for us: machines are cut, not ended.
+            .process_group(0)
             .spawn()
             .map_err(|e| format!("setpriv: {e}. Install it: apt-get install util-linux"))?;
         Ok(Self {

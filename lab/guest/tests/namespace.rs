@@ -4,6 +4,7 @@
 
 use forebay_device::block::lacking;
 use forebay_guest::namespace::{NamespaceMachine, NamespaceSetup};
+use rustix::process::{Pid, getpgid};
 use std::{
     fs,
     os::unix::fs::PermissionsExt,
@@ -115,4 +116,17 @@ fn a_machine_in_namespaces_ends_with_who_has_it() {
         assert!(Instant::now() < until, "its processes live on");
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+#[test]
+fn a_terminals_interrupt_does_not_reach_a_machine() {
+    if let Some(lacking) = lacking() {
+        eprintln!("skipped: {lacking}");
+        return;
+    }
+    let dir = tempfile::tempdir_in(IN_MEMORY).unwrap();
+    let _machine = machine(dir.path());
+    let pid = fs::read_to_string(dir.path().join("scratch/pid")).unwrap();
+    let pid = Pid::from_raw(pid.trim().parse().unwrap());
+    assert_ne!(getpgid(pid).unwrap(), getpgid(None).unwrap());
 }
