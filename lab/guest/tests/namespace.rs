@@ -32,14 +32,21 @@ wait
 
 /// A machine that is up, in this directory.
 fn machine(dir: &Path) -> NamespaceMachine {
+    let mut machine = started(dir, INIT);
+    machine.wait_up(PATIENCE).unwrap();
+    machine
+}
+
+/// One that is on its way, with this first process.
+fn started(dir: &Path, init: &str) -> NamespaceMachine {
     let [own, scratch, memory] = ["own", "scratch", "memory"].map(|name| dir.join(name));
     for made in [&own, &scratch, &memory] {
         fs::create_dir_all(made).unwrap();
     }
-    fs::write(own.join("init"), INIT).unwrap();
+    fs::write(own.join("init"), init).unwrap();
     fs::set_permissions(own.join("init"), fs::Permissions::from_mode(0o755)).unwrap();
     let layers = [own, PathBuf::from("/")];
-    let mut machine = NamespaceMachine::start(NamespaceSetup {
+    NamespaceMachine::start(NamespaceSetup {
         layers: &layers,
         disks: Vec::new(),
         memory: &memory,
@@ -47,9 +54,7 @@ fn machine(dir: &Path) -> NamespaceMachine {
         scratch: &scratch,
         console: dir.join("console"),
     })
-    .unwrap();
-    machine.wait_up(PATIENCE).unwrap();
-    machine
+    .unwrap()
 }
 
 /// What the guest printed behind this word.
@@ -129,4 +134,21 @@ fn a_terminals_interrupt_does_not_reach_a_machine() {
     let pid = fs::read_to_string(dir.path().join("scratch/pid")).unwrap();
     let pid = Pid::from_raw(pid.trim().parse().unwrap());
     assert_ne!(getpgid(pid).unwrap(), getpgid(None).unwrap());
+}
+
+#[test]
+fn a_machine_that_is_not_up_yet_is_killed_as_well() {
+    if let Some(lacking) = lacking() {
+        eprintln!("skipped: {lacking}");
+        return;
+    }
+    let dir = tempfile::tempdir_in(IN_MEMORY).unwrap();
+    let mut machine = started(dir.path(), "#!/bin/sh\necho begun\nsleep 1000\n");
+    machine
+        .guest
+        .wait(PATIENCE, |console| console.contains("begun").then_some(()))
+        .unwrap();
+    machine.doom().unwrap();
+    machine.guest.wait_end(Duration::from_secs(5)).unwrap();
+    machine.wait_end().unwrap();
 }
