@@ -133,12 +133,7 @@ impl NamespacesMachine {
                 std::process::id(),
                 file_system.as_raw_fd()
             );
-            let done = run(Command::new("xfs_io").args(["-x", "-c", "shutdown", &own]));
-            if let Err(why) = done
-                && !why.to_string().contains(SHUT_DOWN)
-            {
-                return Err(why);
-            }
+            shut_down(Path::new(&own))?;
         }
         ended?;
         for disk in &mut self.disks {
@@ -148,6 +143,15 @@ impl NamespacesMachine {
             }
         }
         Ok(())
+    }
+}
+
+/// Has the file system at this place write nothing any more.
+fn shut_down(at: &Path) -> Result<(), Failure> {
+    let words = ["-x", "-c", "shutdown"];
+    match run(Command::new("xfs_io").args(words).arg(at)) {
+        Err(why) if !why.to_string().contains(SHUT_DOWN) => Err(why),
+        _ => Ok(()),
     }
 }
 
@@ -199,10 +203,7 @@ mod tests {
         act(&disk.disk);
         disk.disk.power_off();
         disk.disk.fail();
-        run(Command::new("xfs_io")
-            .args(["-x", "-c", "shutdown"])
-            .arg(at))
-        .unwrap();
+        shut_down(at).unwrap();
         run(Command::new("umount").arg(at)).unwrap();
         device.detach(RELEASE_MAX).unwrap();
         drop(file);
