@@ -171,7 +171,7 @@ mod tests {
     use super::*;
     use crate::{disk::Survival, machine::MachineKind};
     use forebay_device::block;
-    use std::{fs::OpenOptions, io::Write, os::unix::fs::OpenOptionsExt, thread};
+    use std::{fs::OpenOptions, io::Write, os::unix::fs::OpenOptionsExt, thread, time::Instant};
 
     const O_DIRECT: i32 = 0x4000;
 
@@ -303,11 +303,16 @@ done
             let console = dir.path().join("console");
             let mut machine = NamespacesMachine::boot(&layers, &images, "", console).unwrap();
             machine.machine.wait_up(RELEASE_MAX).unwrap();
-            thread::sleep(Duration::from_millis(200));
             let flushes = |machine: &NamespacesMachine| {
                 machine.disks().map(|disk| disk.lock().flushes).sum::<u64>()
             };
-            assert!(flushes(&machine) > 0, "{}", machine.machine.guest.console());
+            // The mount's are before.
+            let (before, until) = (flushes(&machine), Instant::now() + RELEASE_MAX);
+            while flushes(&machine) < before + 3 {
+                let console = machine.machine.guest.console();
+                assert!(Instant::now() < until, "it does not sync: {console}");
+                thread::sleep(Duration::from_millis(1));
+            }
             machine.end().unwrap();
         }
         assert!(!images.nvdimm.join("errors").exists());
