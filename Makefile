@@ -99,8 +99,8 @@ powercut-quick: ## Power cuts of each workload, as part of make test-long: of ma
 		scripts/setup.sh powercut && \
 		cargo build $(LOCKED) $(LAB_PROGRAMS) && \
 		$(LAB)/debug/forebay-powercut --cycles 2 --workload store,redis,postgres && \
-		if [ "$$(id -u)" != 0 ] || [ ! -e /dev/fuse ] || [ ! -e /dev/loop-control ]; then \
-			echo "skipped: power cuts of machines in namespaces: they need root, FUSE and loop devices"; \
+		if [ "$$(id -u)" != 0 ] || [ ! -e /dev/fuse ] || [ ! -e /dev/loop-control ] || ! unshare --mount --pid --net --fork true; then \
+			echo "skipped: power cuts of machines in namespaces: they need root, FUSE, loop devices and namespaces"; \
 		else \
 			$(LAB)/debug/forebay-powercut --machine namespace --pool disk --cycles 4 --workload all,redis-eatmydata,etcd-no-sync; \
 		fi; \

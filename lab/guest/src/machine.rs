@@ -5,6 +5,7 @@ use std::{
     ffi::OsStr,
     fs::File,
     net::TcpListener,
+    os::unix::process::CommandExt,
     path::PathBuf,
     process::{Command, Stdio},
 };
@@ -77,6 +78,8 @@ impl Machine {
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)
+            // A terminal's interrupt is for us.
+            .process_group(0)
             .spawn()
             .map_err(|e| {
                 format!("qemu-system-x86_64: {e}. Install it: scripts/setup.sh powercut")

@@ -17,7 +17,7 @@ use rustix::{
 use std::{
     fs::{self, File},
     io,
-    os::fd::AsFd,
+    os::{fd::AsFd, unix::process::CommandExt},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::Arc,
@@ -114,6 +114,8 @@ impl NamespaceMachine {
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)
+            // A terminal's interrupt is for us: machines are cut, not ended.
+            .process_group(0)
             .spawn()
             .map_err(|e| format!("setpriv: {e}. Install it: apt-get install util-linux"))?;
         Ok(Self {
@@ -155,13 +157,15 @@ impl NamespaceMachine {
     }
 
     /// Kills all processes, and returns when each of them is gone or goes as soon as what it waits
-    /// for is over: it does nothing any more.
+    /// for is over: it does nothing any more. Of a machine that is not known to be up yet, all have
+    /// been killed then.
     ///
     /// # Errors
     /// One of them is not; I/O errors.
-    pub fn doom(&self) -> Result<(), Failure> {
+    pub fn doom(&mut self) -> Result<(), Failure> {
         let Some(first) = &self.first else {
-            return Ok(());
+            // Its first process ends with this one, and the others with that.
+            return self.guest.kill();
         };
         if let Some(pid) = i32::try_from(first.pid).ok().and_then(Pid::from_raw)
             // Its number may be another's once it has ended.

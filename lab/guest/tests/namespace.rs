@@ -1,8 +1,10 @@
 //! A machine in namespaces: what it has of its own, and that nothing is left of it. Its root is
-//! this machine's, with another first process. Needs root.
+//! this machine's, with another first process. Needs root, and what a container seldom gives it.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use forebay_device::block::lacking;
 use forebay_guest::namespace::{NamespaceMachine, NamespaceSetup};
+use rustix::process::{Pid, getpgid};
 use std::{
     fs,
     os::unix::fs::PermissionsExt,
@@ -30,14 +32,21 @@ wait
 
 /// A machine that is up, in this directory.
 fn machine(dir: &Path) -> NamespaceMachine {
+    let mut machine = started(dir, INIT);
+    machine.wait_up(PATIENCE).unwrap();
+    machine
+}
+
+/// One that is on its way, with this first process.
+fn started(dir: &Path, init: &str) -> NamespaceMachine {
     let [own, scratch, memory] = ["own", "scratch", "memory"].map(|name| dir.join(name));
     for made in [&own, &scratch, &memory] {
         fs::create_dir_all(made).unwrap();
     }
-    fs::write(own.join("init"), INIT).unwrap();
+    fs::write(own.join("init"), init).unwrap();
     fs::set_permissions(own.join("init"), fs::Permissions::from_mode(0o755)).unwrap();
     let layers = [own, PathBuf::from("/")];
-    let mut machine = NamespaceMachine::start(NamespaceSetup {
+    NamespaceMachine::start(NamespaceSetup {
         layers: &layers,
         disks: Vec::new(),
         memory: &memory,
@@ -45,9 +54,7 @@ fn machine(dir: &Path) -> NamespaceMachine {
         scratch: &scratch,
         console: dir.join("console"),
     })
-    .unwrap();
-    machine.wait_up(PATIENCE).unwrap();
-    machine
+    .unwrap()
 }
 
 /// What the guest printed behind this word.
@@ -67,8 +74,8 @@ fn processes_in(namespace: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn nothing_is_left_of_a_machine_in_namespaces_but_its_memory() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: namespaces need root");
+    if let Some(lacking) = lacking() {
+        eprintln!("skipped: {lacking}");
         return;
     }
     let dir = tempfile::tempdir_in(IN_MEMORY).unwrap();
@@ -100,8 +107,8 @@ fn nothing_is_left_of_a_machine_in_namespaces_but_its_memory() {
 
 #[test]
 fn a_machine_in_namespaces_ends_with_who_has_it() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: namespaces need root");
+    if let Some(lacking) = lacking() {
+        eprintln!("skipped: {lacking}");
         return;
     }
     let dir = tempfile::tempdir_in(IN_MEMORY).unwrap();
@@ -114,4 +121,34 @@ fn a_machine_in_namespaces_ends_with_who_has_it() {
         assert!(Instant::now() < until, "its processes live on");
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+#[test]
+fn a_terminals_interrupt_does_not_reach_a_machine() {
+    if let Some(lacking) = lacking() {
+        eprintln!("skipped: {lacking}");
+        return;
+    }
+    let dir = tempfile::tempdir_in(IN_MEMORY).unwrap();
+    let _machine = machine(dir.path());
+    let pid = fs::read_to_string(dir.path().join("scratch/pid")).unwrap();
+    let pid = Pid::from_raw(pid.trim().parse().unwrap());
+    assert_ne!(getpgid(pid).unwrap(), getpgid(None).unwrap());
+}
+
+#[test]
+fn a_machine_that_is_not_up_yet_is_killed_as_well() {
+    if let Some(lacking) = lacking() {
+        eprintln!("skipped: {lacking}");
+        return;
+    }
+    let dir = tempfile::tempdir_in(IN_MEMORY).unwrap();
+    let mut machine = started(dir.path(), "#!/bin/sh\necho begun\nsleep 1000\n");
+    machine
+        .guest
+        .wait(PATIENCE, |console| console.contains("begun").then_some(()))
+        .unwrap();
+    machine.doom().unwrap();
+    machine.guest.wait_end(Duration::from_secs(5)).unwrap();
+    machine.wait_end().unwrap();
 }

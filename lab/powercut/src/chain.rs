@@ -222,17 +222,7 @@ impl<'a> Chain<'a> {
                 return self.told(cycle, done);
             }
             if recovers(aim) {
-                // Twice in a row: the second recovery finds what the first one left.
-                cycle.reached = false;
-                for _ in 0..2 {
-                    let mut recovering = self.boot(Some(aim))?;
-                    match self.connect(&mut recovering) {
-                        Ok(None) => cycle.reached = true,
-                        Ok(Some(_)) => {}
-                        Err(why) => cycle.unusable = Some(why.to_string()),
-                    }
-                    self.cut(recovering, &mut cycle)?;
-                }
+                self.recover_twice(aim, &mut cycle)?;
             }
             number += 1;
             let more = number < cycles && !crate::ended();
@@ -258,6 +248,21 @@ impl<'a> Chain<'a> {
                 return Ok(());
             }
         }
+    }
+
+    /// Cuts two recoveries in a row: the second one finds what the first one left.
+    fn recover_twice(&mut self, aim: Aim, cycle: &mut Cycle) -> Result<(), Failure> {
+        cycle.reached = false;
+        for _ in 0..2 {
+            let mut recovering = self.boot(Some(aim))?;
+            match self.connect(&mut recovering) {
+                Ok(None) => cycle.reached = true,
+                Ok(Some(_)) => {}
+                Err(why) => cycle.unusable = Some(why.to_string()),
+            }
+            self.cut(recovering, cycle)?;
+        }
+        Ok(())
     }
 
     /// A cycle is over.

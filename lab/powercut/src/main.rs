@@ -5,8 +5,8 @@
 //! `machine` is the machine and its cut, `disk`, `shared_disk` and `nbd` its disks, `flash` what is
 //! special where one is a flash cache, `boots`, `lab`, `mariadb` and `postgres` what it boots;
 //! `ledger` remembers, over `client`; `workload` lists what runs and when it is cut, `plan` what of
-//! it, `chain` does it, `cycle` is what came of it, `evidence` keeps what a loss leaves, `report`
-//! says it.
+//! it, `chain` does it, `cycle` is what came of it, `evidence` keeps what a loss leaves, `results`
+//! adds up what is of the same `sources`, `report` says it.
 
 mod boots;
 mod chain;
@@ -28,6 +28,7 @@ mod postgres;
 mod report;
 mod results;
 mod shared_disk;
+mod sources;
 mod workload;
 
 use chain::Chain;
@@ -44,7 +45,7 @@ use std::{
     collections::VecDeque,
     fs, io,
     path::{Path, PathBuf},
-    process::{Command, ExitCode},
+    process::ExitCode,
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -218,7 +219,7 @@ fn run(options: &Options) -> Result<bool, Failure> {
     });
     let results = options.results.as_deref().map(ResultsFile::open);
     let results = results.transpose()?;
-    let commit = commit();
+    let commit = sources::revision();
     let had = |workload: &Workload| {
         let count = |file: &ResultsFile| file.count(&commit, options.machine, workload.name);
         results.as_ref().map_or(0, count)
@@ -335,7 +336,7 @@ fn say(options: &Options, reports: &[Report]) -> Result<(), Failure> {
 
 /// The reports as one, with what an earlier one has of other workloads.
 fn markdown(reports: &[Report], earlier: String) -> String {
-    let commit = commit();
+    let commit = sources::revision();
     let add = |text: String, report: &Report| report.markdown(&text, &commit);
     reports.iter().fold(earlier, add)
 }
@@ -397,24 +398,6 @@ fn run_chains(
     let cycles = std::mem::take(&mut *lock(&cycles));
     let trouble = lock(&trouble).take();
     (cycles, trouble)
-}
-
-/// The revision of the repository that this was built in, with a `+` if there are changes besides.
-fn commit() -> String {
-    let git = |words: &[&str]| {
-        let mut git = Command::new("git");
-        git.args(["-C", env!("CARGO_MANIFEST_DIR")]).args(words);
-        let said = git.output().ok().filter(|done| done.status.success());
-        said.map(|done| String::from_utf8_lossy(&done.stdout).trim().to_owned())
-    };
-    let Some(revision) = git(&["rev-parse", "--short=8", "HEAD"]) else {
-        return "unknown".to_owned();
-    };
-    let changes = git(&["status", "--porcelain", "--untracked-files=no"]);
-    match changes.is_some_and(|changes| changes.is_empty()) {
-        true => revision,
-        false => revision + "+",
-    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,7 +1,8 @@
 //! Cycles that add up: a file with a line of JSON for each, which later runs append to. A run of
 //! the same sources goes on where the one before ended, or was interrupted.
 
-use crate::{Failure, cycle::Cycle, machine::MachineKind};
+use crate::{Failure, cycle::Cycle, machine::MachineKind, sources};
+use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::{
     fs::File,
@@ -43,12 +44,16 @@ impl ResultsFile {
             .open(path);
         let mut file = opened.map_err(|e| failed(&e.to_string()))?;
         let mut text = String::new();
-        file.read_to_string(&mut text)?;
-        // A run that was killed may have left half a line.
-        let whole = text.rfind('\n').map_or(0, |end| end + 1);
-        if whole < text.len() {
-            file.set_len(whole as u64)?;
-        }
+        // What another run is about to write is whole then.
+        let whole = locked(&mut file, |file| {
+            file.read_to_string(&mut text)?;
+            // A run that was killed may have left half a line.
+            let whole = text.rfind('\n').map_or(0, |end| end + 1);
+            if whole < text.len() {
+                file.set_len(whole as u64)?;
+            }
+            Ok(whole)
+        })?;
         let mut lines = Vec::new();
         for (number, line) in (1..).zip(text[..whole].lines()) {
             let read = serde_json::from_str(line);
@@ -65,6 +70,9 @@ impl ResultsFile {
 
     /// Cycles of a workload that these sources have had.
     pub fn count(&self, commit: &str, machine: MachineKind, workload: &str) -> u64 {
+        if !sources::is_known(commit) {
+            return 0;
+        }
         let is_one = |line: &&ResultLine| {
             line.commit == commit
                 && line.cycle.machine == machine
@@ -78,7 +86,7 @@ impl ResultsFile {
         let mut text = serde_json::to_string(&line)?;
         text.push('\n');
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        file.write_all(text.as_bytes())?;
+        locked(&mut file, |file| file.write_all(text.as_bytes()))?;
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         lines.push(line);
         Ok(())
@@ -114,6 +122,16 @@ impl ResultsFile {
         }
         groups
     }
+}
+
+/// Does something with the file while no other run does.
+fn locked<T>(file: &mut File, act: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
+    flock(&*file, FlockOperation::LockExclusive)?;
+    let done = act(file);
+    let freed = flock(&*file, FlockOperation::Unlock);
+    let done = done?;
+    freed?;
+    Ok(done)
 }
 
 #[cfg(test)]
@@ -155,6 +173,7 @@ mod tests {
         results.add(line("a", "etcd")).unwrap();
         results.add(line("b", "etcd")).unwrap();
         results.add(line("a", "nats")).unwrap();
+        results.add(line("unknown", "valkey")).unwrap();
         // Killed while it wrote.
         let mut text = std::fs::read_to_string(&path).unwrap();
         text.push_str("{\"commit\":");
@@ -167,12 +186,39 @@ mod tests {
         assert_eq!(count("a", MachineKind::Namespace), 1);
         assert_eq!(count("b", MachineKind::Namespace), 2);
         assert_eq!(count("b", MachineKind::Emulated), 0);
+        let unknown = results.count("unknown", MachineKind::Namespace, "valkey");
+        assert_eq!(unknown, 0, "they may be of any sources");
         let groups = results.newest();
         let said: Vec<(&str, &str, usize)> = groups
             .iter()
             .map(|group| (&*group[0].commit, &*group[0].cycle.workload, group.len()))
             .collect();
-        assert_eq!(said, [("b", "etcd", 2), ("a", "nats", 1)]);
+        assert_eq!(
+            said,
+            [("b", "etcd", 2), ("a", "nats", 1), ("unknown", "valkey", 1)]
+        );
+    }
+
+    #[test]
+    fn a_line_that_another_run_writes_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("results");
+        let other = File::options().create(true).append(true).open(&path);
+        let mut other = other.unwrap();
+        let text = serde_json::to_string(&line("a", "etcd")).unwrap() + "\n";
+        let (half, rest) = text.split_at(9);
+        std::thread::scope(|scope| {
+            let opened = locked(&mut other, |other| {
+                other.write_all(half.as_bytes())?;
+                let opened = scope.spawn(|| ResultsFile::open(&path).map_err(|e| e.to_string()));
+                std::thread::sleep(std::time::Duration::from_millis(200));
+                other.write_all(rest.as_bytes())?;
+                Ok(opened)
+            });
+            let opened = opened.unwrap().join().unwrap().unwrap();
+            assert_eq!(opened.lines().len(), 1);
+        });
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
     }
 
     #[test]

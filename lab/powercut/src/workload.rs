@@ -23,6 +23,9 @@ pub struct Workload {
     pub shape: Shape,
     /// What must be seen.
     pub expected: Expected,
+    /// What it must lose may be what a server, or Forebay, does not start without: a cycle that
+    /// ends so shows it. Of others it may be anything that went wrong with a machine.
+    pub may_refuse: bool,
     /// What is broken in Forebay on purpose, if anything: a name that
     /// `forebay_pool::fault_enabled!` knows.
     pub broken: Option<&'static str>,
@@ -99,6 +102,7 @@ const PLAIN: Workload = Workload {
     dialect: Dialect::Batch,
     shape: SMALL,
     expected: Expected::NoLoss,
+    may_refuse: false,
     broken: None,
     moments: &[],
     takeover: &[],

@@ -17,9 +17,10 @@ pub use served::{FileBytes, ServedFile, unmount_all};
 
 use crate::{CacheModel, Device, DeviceError, Devices, FileKey, Mode, Placed, Profile, clock};
 use std::{
+    ffi::{OsStr, OsString},
     fs::{self, File},
     io,
-    os::unix::{fs::FileExt, process::CommandExt},
+    os::unix::{ffi::OsStrExt, fs::FileExt, process::CommandExt},
     path::{Path, PathBuf},
     process::Command,
     sync::Arc,
@@ -31,7 +32,7 @@ const BYTES: u64 = 4 << 30;
 /// Requests that wait at once: as many as any profile has channels of use to one file system.
 const THREADS: usize = 16;
 
-/// Says that this process has a mount namespace of its own.
+/// Names the mount namespace that this process came from, if it was given one of its own.
 const ENV_OWN: &str = "FOREBAY_LAB_OWN_MOUNTS";
 
 /// A file system on an emulated device, unmounted when this is dropped. Whoever uses it must have
@@ -42,39 +43,107 @@ pub struct BlockDevice {
     _file: ServedFile,
 }
 
+/// What this machine lacks of what such devices and machines in namespaces need, if anything.
+#[must_use]
+pub fn lacking() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("mounts and namespaces need root".to_owned());
+    }
+    let devices = ["/dev/fuse", "/dev/loop-control"];
+    if let Some(device) = devices.iter().find(|device| !Path::new(device).exists()) {
+        return Some(format!("there is no {device}"));
+    }
+    // Root of a container may not.
+    let kinds = ["--mount", "--pid", "--net", "--fork", "true"];
+    let tried = run(Command::new("unshare").args(kinds));
+    tried.err().map(|why| why.to_string())
+}
+
 /// Starts this program anew with the same arguments, in a mount namespace of its own, if it has
 /// none yet. That lets go of what others have mounted on loop devices, which would stay in use.
 ///
 /// # Errors
 /// [`DeviceError::Block`]: that is not possible.
 pub fn in_own_namespace() -> Result<(), DeviceError> {
-    if std::env::var_os(ENV_OWN).is_some() {
+    if is_in_own_namespace()? {
         return unmount_loops();
     }
     let own = std::env::current_exe().map_err(|e| DeviceError::Block(e.to_string()))?;
-    let error = Command::new("unshare")
-        .args(["--mount", "--propagation", "private", "--"])
-        .arg(own)
-        .args(std::env::args_os().skip(1))
-        .env(ENV_OWN, "1")
-        .exec();
+    let mut command = own_namespace(&own)?;
+    let error = command.args(std::env::args_os().skip(1)).exec();
     Err(DeviceError::Block(format!("unshare: {error}")))
 }
 
-/// Unmounts, in this process's mount namespace, all that is on loop devices.
+/// What starts `program`, whose arguments are still to be given, in a mount namespace of its own.
 ///
 /// # Errors
-/// [`DeviceError::Block`]: what is mounted is not known.
+/// [`DeviceError::Block`]: this process's own is not known.
+pub fn own_namespace(program: &Path) -> Result<Command, DeviceError> {
+    let mut command = Command::new("unshare");
+    command
+        .args(["--mount", "--propagation", "private", "--"])
+        .arg(program)
+        .env(ENV_OWN, mount_namespace()?);
+    Ok(command)
+}
+
+/// True if this process was started by [`own_namespace`], or by one that was.
+///
+/// # Errors
+/// [`DeviceError::Block`]: somebody else says so.
+pub fn is_in_own_namespace() -> Result<bool, DeviceError> {
+    let outer = std::env::var_os(ENV_OWN);
+    is_another(outer.as_deref(), &mount_namespace()?)
+}
+
+/// True if there is a namespace that this process came from, and it is not `here`.
+fn is_another(outer: Option<&OsStr>, here: &OsStr) -> Result<bool, DeviceError> {
+    match outer {
+        None => Ok(false),
+        Some(outer) if outer != here && outer.as_bytes().starts_with(b"mnt:[") => Ok(true),
+        Some(_) => Err(DeviceError::Block(format!(
+            "{ENV_OWN} is set by somebody else: unset it"
+        ))),
+    }
+}
+
+fn mount_namespace() -> Result<OsString, DeviceError> {
+    let own = Path::new("/proc/self/ns/mnt");
+    let name = fs::read_link(own).map_err(|e| failed("reading", own, e))?;
+    Ok(name.into_os_string())
+}
+
+/// Unmounts, in this process's own mount namespace, all that is on loop devices, but what this
+/// process works in. In a namespace that others have, too, it unmounts nothing.
+///
+/// # Errors
+/// [`DeviceError::Block`]: what is mounted is not known, or as [`is_in_own_namespace`].
 pub fn unmount_loops() -> Result<(), DeviceError> {
+    if !is_in_own_namespace()? {
+        return Ok(());
+    }
     let mounts = Path::new("/proc/self/mounts");
     let said = fs::read_to_string(mounts).map_err(|e| failed("reading", mounts, e))?;
-    for line in said.lines().filter(|line| line.starts_with("/dev/loop")) {
+    let needed = [
+        std::env::current_dir(),
+        std::env::current_exe(),
+        std::env::temp_dir().canonicalize(),
+    ];
+    let needed: Vec<PathBuf> = needed.into_iter().flatten().collect();
+    for at in loops_without(&said, &needed) {
         // Gone meanwhile, or with a name that is written otherwise: its owner waits for it then.
-        if let Some(at) = line.split(' ').nth(1) {
-            let _ = run(Command::new("umount").args(["--lazy", at]));
-        }
+        let _ = run(Command::new("umount").args(["--lazy", at]));
     }
     Ok(())
+}
+
+/// Where loop devices are mounted by this /proc/self/mounts, but where one of these paths lies in.
+fn loops_without<'a>(mounts: &'a str, needed: &[PathBuf]) -> Vec<&'a str> {
+    let loops = mounts.lines().filter(|line| line.starts_with("/dev/loop"));
+    let at = loops.filter_map(|line| line.split(' ').nth(1));
+    // What is mounted further in would go as well.
+    at.filter(|at| !needed.iter().any(|path| path.starts_with(at)))
+        .collect()
 }
 
 impl BlockDevice {
@@ -206,5 +275,37 @@ fn run(command: &mut Command) -> Result<String, DeviceError> {
     match output.status.success() {
         true => Ok(text(&output.stdout)),
         false => Err(failed(text(&output.stderr))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_is_own_if_it_is_another_than_the_outer_one() {
+        let of = |outer: Option<&str>| is_another(outer.map(OsStr::new), OsStr::new("mnt:[7]"));
+        assert!(!of(None).unwrap());
+        assert!(of(Some("mnt:[8]")).unwrap());
+        for others in ["mnt:[7]", "1", ""] {
+            let refused = of(Some(others)).unwrap_err().to_string();
+            assert!(
+                refused.contains("is set by somebody else: unset it"),
+                "{refused}"
+            );
+        }
+    }
+
+    #[test]
+    fn loops_that_a_process_works_in_stay_mounted() {
+        let mounts = "/dev/vda / ext4 rw 0 0\n\
+            /dev/loop0 /srv ext4 rw 0 0\n\
+            /dev/loop1 /srv/build ext4 rw 0 0\n\
+            /dev/loop2 /srv/other ext4 rw 0 0\n\
+            tmpfs /dev/shm tmpfs rw 0 0\n";
+        let needed = ["/srv/build/target".into(), "/tmp".into()];
+        assert_eq!(loops_without(mounts, &needed), ["/srv/other"]);
+        let root = "/dev/loop3 / squashfs ro 0 0\n";
+        assert!(loops_without(root, &needed).is_empty());
     }
 }

@@ -133,12 +133,7 @@ impl NamespacesMachine {
                 std::process::id(),
                 file_system.as_raw_fd()
             );
-            let done = run(Command::new("xfs_io").args(["-x", "-c", "shutdown", &own]));
-            if let Err(why) = done
-                && !why.to_string().contains(SHUT_DOWN)
-            {
-                return Err(why);
-            }
+            shut_down(Path::new(&own))?;
         }
         ended?;
         for disk in &mut self.disks {
@@ -148,6 +143,15 @@ impl NamespacesMachine {
             }
         }
         Ok(())
+    }
+}
+
+/// Has the file system at this place write nothing any more.
+fn shut_down(at: &Path) -> Result<(), Failure> {
+    let words = ["-x", "-c", "shutdown"];
+    match run(Command::new("xfs_io").args(words).arg(at)) {
+        Err(why) if !why.to_string().contains(SHUT_DOWN) => Err(why),
+        _ => Ok(()),
     }
 }
 
@@ -166,31 +170,32 @@ impl Drop for NamespacesMachine {
 mod tests {
     use super::*;
     use crate::{disk::Survival, machine::MachineKind};
-    use std::{fs::OpenOptions, io::Write, os::unix::fs::OpenOptionsExt, thread};
+    use forebay_device::block;
+    use std::{fs::OpenOptions, io::Write, os::unix::fs::OpenOptionsExt, thread, time::Instant};
 
-    /// Says that the test runs where its mounts go with it.
-    const ENV_OWN: &str = "FOREBAY_LAB_OWN_MOUNTS";
     const O_DIRECT: i32 = 0x4000;
 
     /// True if this process may mount what it likes, and nobody else sees it: the test of this name
     /// is started once more for that, and has succeeded if this gives false.
     fn has_own_mounts(name: &str) -> bool {
-        if !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: loop devices and mounts need root");
+        if let Some(lacking) = block::lacking() {
+            eprintln!("skipped: {lacking}");
             return false;
         }
-        if std::env::var_os(ENV_OWN).is_some() {
-            forebay_device::block::unmount_loops().unwrap();
+        if block::is_in_own_namespace().unwrap() {
+            block::unmount_loops().unwrap();
             return true;
         }
-        let done = Command::new("unshare")
-            .args(["--mount", "--propagation", "private"])
-            .arg(std::env::current_exe().unwrap())
+        let mut again = block::own_namespace(&std::env::current_exe().unwrap()).unwrap();
+        let again = again
             .args(["--exact", "--nocapture"])
-            .arg(format!("machine::namespaces::tests::{name}"))
-            .env(ENV_OWN, "1")
-            .status();
-        assert!(done.unwrap().success());
+            .arg(format!("machine::namespaces::tests::{name}"));
+        let done = again.output().unwrap();
+        let said = String::from_utf8_lossy(&done.stdout);
+        let errors = String::from_utf8_lossy(&done.stderr);
+        // A name that no test has is no failure there.
+        let passed = done.status.success() && said.contains("1 passed");
+        assert!(passed, "{said}{errors}");
         false
     }
 
@@ -203,10 +208,7 @@ mod tests {
         act(&disk.disk);
         disk.disk.power_off();
         disk.disk.fail();
-        run(Command::new("xfs_io")
-            .args(["-x", "-c", "shutdown"])
-            .arg(at))
-        .unwrap();
+        shut_down(at).unwrap();
         run(Command::new("umount").arg(at)).unwrap();
         device.detach(RELEASE_MAX).unwrap();
         drop(file);
@@ -301,11 +303,16 @@ done
             let console = dir.path().join("console");
             let mut machine = NamespacesMachine::boot(&layers, &images, "", console).unwrap();
             machine.machine.wait_up(RELEASE_MAX).unwrap();
-            thread::sleep(Duration::from_millis(200));
             let flushes = |machine: &NamespacesMachine| {
                 machine.disks().map(|disk| disk.lock().flushes).sum::<u64>()
             };
-            assert!(flushes(&machine) > 0, "{}", machine.machine.guest.console());
+            // The mount's are before.
+            let (before, until) = (flushes(&machine), Instant::now() + RELEASE_MAX);
+            while flushes(&machine) < before + 3 {
+                let console = machine.machine.guest.console();
+                assert!(Instant::now() < until, "it does not sync: {console}");
+                thread::sleep(Duration::from_millis(1));
+            }
             machine.end().unwrap();
         }
         assert!(!images.nvdimm.join("errors").exists());

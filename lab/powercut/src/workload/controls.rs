@@ -9,6 +9,7 @@ use crate::{
 /// A control: records without checksums, cut where they are torn.
 const UNCHECKED: Workload = Workload {
     expected: Expected::Loss,
+    may_refuse: true,
     broken: Some("no-checksum"),
     moments: TORN_ONLY,
     only_aimed: true,
@@ -29,6 +30,7 @@ pub const CONTROLS: [Workload; 28] = [
         name: "redis-everysec",
         dialect: Dialect::Redis,
         expected: Expected::Loss,
+        may_refuse: true,
         ..PLAIN
     },
     Workload {
@@ -47,6 +49,7 @@ pub const CONTROLS: [Workload; 28] = [
         name: "redis-released-early",
         dialect: Dialect::Redis,
         expected: Expected::Loss,
+        may_refuse: true,
         broken: Some("release-early"),
         moments: RELEASE_EARLY,
         only_aimed: true,
@@ -56,12 +59,14 @@ pub const CONTROLS: [Workload; 28] = [
         name: "store-released-early",
         shape: LARGE,
         expected: Expected::Loss,
+        may_refuse: true,
         broken: Some("release-early"),
         ..PLAIN
     },
     Workload {
         name: "logs-unregistered",
         expected: Expected::Loss,
+        may_refuse: true,
         broken: Some("no-registration-sync"),
         moments: UNREGISTERED,
         only_aimed: true,
@@ -81,6 +86,7 @@ pub const CONTROLS: [Workload; 28] = [
         name: "redis-not-committed",
         dialect: Dialect::Redis,
         expected: Expected::Loss,
+        may_refuse: true,
         broken: Some("no-commit"),
         on_disk: true,
         ..PLAIN
@@ -89,6 +95,7 @@ pub const CONTROLS: [Workload; 28] = [
         name: "redis-not-flushed",
         dialect: Dialect::Redis,
         expected: Expected::Loss,
+        may_refuse: true,
         broken: Some("no-flush"),
         on_disk: true,
         ..PLAIN
@@ -121,6 +128,7 @@ pub const CONTROLS: [Workload; 28] = [
         name: "mariadb-no-doublewrite",
         shape: FEW,
         expected: Expected::Loss,
+        may_refuse: true,
         beside: Some(Beside::MariaDb),
         tears: true,
         ..PLAIN
@@ -128,6 +136,7 @@ pub const CONTROLS: [Workload; 28] = [
     Workload {
         name: "mariadb-flash-metadata-first",
         expected: Expected::Loss,
+        may_refuse: true,
         broken: Some("flash-metadata-first"),
         moments: METADATA_FIRST,
         only_aimed: true,
@@ -136,6 +145,7 @@ pub const CONTROLS: [Workload; 28] = [
     Workload {
         name: "mariadb-flash-no-home-sync",
         expected: Expected::Loss,
+        may_refuse: true,
         broken: Some("flash-no-home-sync"),
         moments: NO_HOME_SYNC,
         only_aimed: true,
@@ -171,6 +181,7 @@ pub const CONTROLS: [Workload; 28] = [
         name: "etcd-released-early",
         shape: FEW,
         expected: Expected::Loss,
+        may_refuse: true,
         broken: Some("release-early"),
         moments: RELEASE_EARLY,
         only_aimed: true,
@@ -181,6 +192,7 @@ pub const CONTROLS: [Workload; 28] = [
         name: "etcd-no-sync",
         shape: FEW,
         expected: Expected::Loss,
+        may_refuse: true,
         beside: Some(Beside::Etcd),
         ..PLAIN
     },
@@ -196,6 +208,7 @@ pub const CONTROLS: [Workload; 28] = [
     Workload {
         name: "nats-released-early",
         expected: Expected::Loss,
+        may_refuse: true,
         broken: Some("release-early"),
         moments: RELEASE_EARLY,
         only_aimed: true,
