@@ -1,6 +1,11 @@
 # The one entry point: `make` lists what it can do. Each target installs what it needs first.
 
 AARCH64 := aarch64-unknown-linux-gnu
+# From the command line alone: a shell may have one, which is of something else.
+ifeq ($(origin ARCH),environment)
+ARCH :=
+unexport ARCH
+endif
 SECONDS ?= 60
 BENCH_DIR := target/bench
 LOCKED := $(if $(CI),--locked)

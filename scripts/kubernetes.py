@@ -77,9 +77,11 @@ def of_set(path: pathlib.Path, spec: dict, classes: set[str]) -> list[str]:
 
 
 def python_with_package() -> pathlib.Path | None:
-    """A Python that has the package, if it is not this one."""
+    """The Python that may have the package, if this one has it not and is not the same."""
     python = HERE / os.environ.get("CARGO_TARGET_DIR", "target") / PYTHON
-    return python if importlib.util.find_spec("kubernetes_validate") is None and python.exists() else None
+    is_this = pathlib.Path(sys.prefix).resolve() == python.parent.parent.resolve()
+    has_it = importlib.util.find_spec("kubernetes_validate") is not None
+    return python if python.exists() and not is_this and not has_it else None
 
 
 if __name__ == "__main__":

@@ -34,7 +34,12 @@ x86_64) native=amd64 ;;
 aarch64) native=arm64 ;;
 *) native=$machine ;;
 esac
-arch=${ARCH:-$native}
+# As Debian names it; a shell may have it as the kernel does.
+case ${ARCH:-$native} in
+x86_64) arch=amd64 ;;
+aarch64) arch=arm64 ;;
+*) arch=${ARCH:-$native} ;;
+esac
 out=$target/packages
 # Of another architecture: how its files are changed, and its programs run.
 tools=

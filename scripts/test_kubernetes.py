@@ -9,6 +9,8 @@ import unittest
 
 SCRIPT = pathlib.Path(__file__).parent / "kubernetes.py"
 REDIS = SCRIPT.parent.parent / "examples/kubernetes/redis.yaml"
+# A check takes a second or two.
+LIMIT_S = 60
 VOLUMES = REDIS.with_name("volumes.yaml")
 
 
@@ -19,13 +21,22 @@ def said_of(old: str, new: str) -> tuple[int, str]:
     with tempfile.TemporaryDirectory() as home:
         changed = pathlib.Path(home) / "redis.yaml"
         changed.write_text(text.replace(old, new, 1))
-        done = subprocess.run([sys.executable, SCRIPT, changed, VOLUMES], capture_output=True, text=True, env={**os.environ})
+        done = subprocess.run([sys.executable, SCRIPT, changed, VOLUMES], capture_output=True, text=True, timeout=LIMIT_S)
     return done.returncode, done.stdout + done.stderr
 
 
 class Manifests(unittest.TestCase):
+    def test_environment_without_the_package_is_said(self) -> None:
+        with tempfile.TemporaryDirectory() as target:
+            venv = pathlib.Path(target) / "peers/venv"
+            subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True, timeout=LIMIT_S)
+            environment = {**os.environ, "CARGO_TARGET_DIR": target}
+            done = subprocess.run([venv / "bin/python", SCRIPT], capture_output=True, text=True, timeout=LIMIT_S, env=environment)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("Remedy: scripts/setup.sh lint", done.stderr)
+
     def test_what_is_in_the_repository_passes(self) -> None:
-        done = subprocess.run([sys.executable, SCRIPT], capture_output=True, text=True)
+        done = subprocess.run([sys.executable, SCRIPT], capture_output=True, text=True, timeout=LIMIT_S)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn("documents in", done.stdout)
 

@@ -63,10 +63,10 @@ def run(machine: Arm64Machine, names: list[str]) -> None:
         life.check_absorbed()
         life.end()
     control.start("plainly", is_plain=True)
-    lost = control.acknowledged - set(control.found())
+    lost = control.record.acknowledged - set(control.found())
     if not lost:
         raise Failure("the control lost nothing, which never syncs: the cut takes nothing away")
-    control.say(f"appendfsync no, without Forebay: {len(lost)} of {len(control.acknowledged)} acknowledged writes lost by the same cut, as it must be")
+    control.say(f"appendfsync no, without Forebay: {len(lost)} of {len(control.record.acknowledged)} acknowledged writes lost by the same cut, as it must be")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import re
 import time
 
 from lab.systemd.image import Failure
+from lab.systemd.lives import WriteRecord
 from lab.systemd.machine import Machine
 
 from .databases import Database
@@ -27,8 +28,7 @@ class DatabaseLife:
     def __init__(self, machine: Machine, database: Database) -> None:
         self.machine = machine
         self.database = database
-        self.acknowledged: set[int] = set()
-        self.next = 1
+        self.record = WriteRecord()
 
     def say(self, text: str) -> None:
         print(f"{self.database.name:9}{text}", flush=True)
@@ -53,34 +53,24 @@ class DatabaseLife:
                 raise Failure(f"{one.name} does not answer ({how}):\n{self.machine.ask(f'tail -n 30 /data/{one.name}.said')[1]}")
             time.sleep(1.0)
 
-    def note(self, line: str) -> bool:
-        """True if the line acknowledges a number that was not yet."""
-        if not line.strip().isdigit() or int(line) in self.acknowledged:
-            return False
-        self.acknowledged.add(int(line))
-        return True
-
     def write(self, count: int) -> None:
-        last = self.next + count - 1
-        noted = sum(self.note(line) for line in self.machine.lines(self.database.writing(self.next, last)))
+        last = self.record.next + count - 1
+        noted = sum(self.record.note(line) for line in self.machine.lines(self.database.writing(self.record.next, last)))
         if noted != count:
             raise Failure(f"{self.database.name}: of {count} writes {noted} were acknowledged")
-        self.next = last + 1
+        self.record.next = last + 1
 
     def found(self) -> list[int]:
         found = [int(line) for line in self.machine.sh(self.database.read).split()]
-        self.next = max([self.next, *(number + 1 for number in found)])
+        self.record.next = max([self.record.next, *(number + 1 for number in found)])
         return found
 
     def check(self, when: str) -> None:
         """All acknowledged numbers are there, each once."""
-        found = self.found()
-        lost = self.acknowledged - set(found)
-        if lost:
-            raise Failure(f"{self.database.name}: {when}, {len(lost)} of {len(self.acknowledged)} acknowledged writes are LOST: {sorted(lost)[:20]}")
-        if len(found) != len(set(found)):
-            raise Failure(f"{self.database.name}: {when}, writes are there twice")
-        self.say(f"{when}: all {len(self.acknowledged)} acknowledged writes are there")
+        fault = self.record.fault(self.found())
+        if fault:
+            raise Failure(f"{self.database.name}: {when}, {fault}")
+        self.say(f"{when}: all {len(self.record.acknowledged)} acknowledged writes are there")
 
     def check_absorbed(self) -> None:
         _, said = self.machine.ask("forebay status --all --json 2>/dev/null")
@@ -93,12 +83,12 @@ class DatabaseLife:
     def kill(self, whom: str) -> None:
         """Kills all of its processes, or the supervisor first, while a client writes."""
         one = self.database
-        writer = f"cat >/run/writer.sh <<'END'\n{one.writing(self.next)}\nEND\n"
+        writer = f"cat >/run/writer.sh <<'END'\n{one.writing(self.record.next)}\nEND\n"
         self.machine.sh(f"{writer}: >/run/acks; setsid bash /run/writer.sh >>/run/acks 2>/dev/null </dev/null & echo $! >/run/writer; for i in $(seq 300); do [ $(wc -l </run/acks) -lt {KILL_AFTER} ] || break; sleep 0.2; done")
         pause = "; sleep 3" if whom == "the supervisor" else ""
         self.machine.ask(f"{TREE}pid=$(cat /run/{one.name}.pid); all=$(tree $pid); kill -KILL $pid{pause}; kill -KILL $all 2>/dev/null; sleep 0.5; pkill -KILL -s $(cat /run/writer)")
         acks = self.machine.sh("sleep 0.5; cat /run/acks").splitlines()
-        if not sum(self.note(line) for line in acks):
+        if not sum(self.record.note(line) for line in acks):
             raise Failure(f"{self.database.name}: nothing was acknowledged meanwhile: {acks[-5:]}")
         self.start(f"{whom} killed")
         self.check(f"{whom} killed while a client wrote, started again")
@@ -117,13 +107,13 @@ class DatabaseLife:
 def cut(lives: list[DatabaseLife]) -> None:
     """The power goes while clients write to all databases; the machine boots again."""
     machine = lives[0].machine
-    writers = [f"({life.database.writing(life.next)}) 2>/dev/null | stdbuf -oL sed 's/^/{life.database.name} /' &" for life in lives]
+    writers = [f"({life.database.writing(life.record.next)}) 2>/dev/null | stdbuf -oL sed 's/^/{life.database.name} /' &" for life in lives]
     counts = {life.database.name: 0 for life in lives}
     by_name = {life.database.name: life for life in lives}
     for line in machine.lines("\n".join([*writers, "wait"])):
         name, _, number = line.partition(" ")
         if name in by_name:
-            counts[name] += by_name[name].note(number)
+            counts[name] += by_name[name].record.note(number)
         if min(counts.values()) >= CUT_AFTER:
             break
     if min(counts.values()) < CUT_AFTER:

@@ -22,6 +22,8 @@ from .databases import Served
 from .engine import RUN, Podman
 
 READY_LIMIT_S = 60.0
+# For so many writes as are acknowledged before an end.
+WRITES_LIMIT_S = 300.0
 WRITES = 200
 # Acknowledged after so many, the container goes.
 KILL_AFTER = 150
@@ -138,15 +140,20 @@ class ContainerLife:
     def write_until(self, end: str, *words: object, before: Callable[[], None] = lambda: None) -> None:
         """Writes, and ends the container by a command of podman in the midst of it, behind what is done before. The writer's output is read all the while."""
         writer = self.podman.spawn("exec", self.name, "bash", "-c", self.database.writing(self.record.next))
+        # A database that hangs acknowledges nothing, and its client waits for ever.
+        limit = threading.Timer(WRITES_LIMIT_S, writer.kill)
+        limit.start()
         count, ended, said = 0, None, []
         for line in writer.stdout:
             said.append(line.decode(errors="replace").strip())
             count += self.record.note(said[-1])
             if count == KILL_AFTER and ended is None:
+                limit.cancel()
                 before()
                 ended = self.podman.spawn(end, *words, self.name)
                 threading.Thread(target=end_behind, args=(ended, writer), daemon=True).start()
         writer.wait()
+        limit.cancel()
         if ended is None:
             raise Failure(f"{self.name}: only {count} writes were acknowledged before {end}: {said[-10:]}\n{self.log()[-2000:]}")
         told = ended.communicate()[0].decode(errors="replace")

@@ -59,7 +59,9 @@ pub(crate) type FileKey = (u64, u64);
 /// Where tables lie, if it is there: visible to all users and all processes, and gone after a
 /// reboot.
 pub(crate) const SHARED_DIR: &str = "/dev/shm";
-/// "absorbed" and the version of the table's layout.
+/// "absorbed" and the version of the table's layout, as in every layout followed by the boot id.
+/// Whoever raises it raises [`wire::VERSION`](crate::wire::VERSION): a library that does not know
+/// the table of its supervisor would follow no change of what is absorbed.
 const MAGIC: u64 = u64::from_be_bytes(*b"absorb\0\x02");
 /// Bytes of a page of memory at most: aarch64 has kernels with 16 and with 64 KiB.
 const PAGE_MAX: usize = 64 << 10;

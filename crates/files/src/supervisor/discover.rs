@@ -23,6 +23,7 @@ use std::{
     io::{self, Seek, SeekFrom},
     iter,
     os::fd::AsFd,
+    panic::resume_unwind,
     path::{Path, PathBuf},
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
     thread,
@@ -270,7 +271,8 @@ impl RunSearch {
             let threads: Vec<_> = threads.map_while(Result::ok).collect();
             let mut answers = ask_some();
             for thread in threads {
-                answers.extend(thread.join().unwrap_or_default());
+                // Without its answers a run that goes on would be passed over.
+                answers.extend(thread.join().unwrap_or_else(|why| resume_unwind(why)));
             }
             answers
         });

@@ -372,7 +372,7 @@ fn nonsense(script: &mut Script<'_>) -> Vec<u8> {
         br#"{"register":{}}"#.to_vec(),
         vec![b'['; 100_000],
         vec![b' '; 159 << 10],
-        br#"{"hello":{"version":2,"token":"","pid":0}}"#.to_vec(),
+        br#"{"hello":{"version":3,"token":"","pid":0}}"#.to_vec(),
         [
             br#"{"drain":{"end":1,"files":[0"#.as_slice(),
             &b",0".repeat(70_000),
