@@ -425,6 +425,42 @@ fn a_checkpoint_leaves_its_stores_lane_alone() {
     writes_in(&bench.open(&options), 110, 110);
 }
 
+/// Promise (store): A store that is opened with the pool of its checkpoint or backup takes nothing
+/// of what is there for its own.
+#[test]
+fn a_store_leaves_its_checkpoints_lane_alone() {
+    let bench = Bench::new();
+    let options = tiny(Durability::DOUBLE);
+    let store = bench.open(&options);
+    (0..100).for_each(|number| write(&store, number).unwrap());
+    let dir = bench.dir.path().join("copy");
+    store.checkpoint(&dir).unwrap();
+    store.close().unwrap();
+    let refused = || {
+        for options in [options.clone(), options.clone().salvage(true)] {
+            let error = options.open(bench.path(), &bench.pool).err().unwrap();
+            assert!(matches!(error, StoreError::PoolOfCopy { .. }), "{error}");
+        }
+    };
+    let copy = options.open(&dir, &bench.pool).unwrap();
+    (100..110).for_each(|number| write(&copy, number).unwrap());
+    drop(copy);
+    for _ in 0..3 {
+        refused();
+        let copy = options.open(&dir, &bench.pool).unwrap();
+        writes_in(&copy, 110, 110);
+        // Also when its lane is empty.
+        copy.flush().unwrap();
+        drop(copy);
+    }
+    refused();
+    writes_in(&without_pool(&bench.path()).unwrap(), 100, 100);
+    // Nor is it refused once the copy has left the pool.
+    options.open(&dir, &bench.pool).unwrap().close().unwrap();
+    writes_in(&bench.open(&options), 100, 100);
+    writes_in(&without_pool(&dir).unwrap(), 110, 110);
+}
+
 /// Promise (store): A further backup copies what is new, and leaves the earlier ones as they are;
 /// each alone is the store as of its moment.
 #[test]

@@ -15,7 +15,8 @@ use std::path::PathBuf;
                   backup takes the room and the time of what is new. What is copied is read again and checked before \
                   the backup counts; one that was not finished is no store, and the next backup removes it.\n\n\
                   To restore, copy the directory of one backup to its place, on this machine or another, and open the \
-                  copy. Give it no pool that has something of the store it was made from. To keep only some backups, \
+                  copy. Give it no pool that has something of the store it was made from, nor that store the pool of the \
+                  copy. To keep only some backups, \
                   use --keep, or remove directories: no other one needs them.\n\n\
                   A store has one process at a time. Where a program has it open, that program makes backups \
                   (Store::backup), or a checkpoint for this command (Store::checkpoint).",
