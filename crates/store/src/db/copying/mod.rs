@@ -87,12 +87,11 @@ impl Snapshot {
     }
 
     fn copy_parts(&self, target: &mut CopyTarget<'_>) -> Result<(), StoreError> {
-        let shared = self.shared();
         let state = self.parts(target)?;
         forebay_pool::failpoint!("store:copied");
         target.sync_parts()?;
         if target.is_verified() {
-            shared.verify_copy(target, &state)?;
+            self.verify_copy(target, &state)?;
         }
         target.finish(&state)
     }
