@@ -12,7 +12,7 @@
 //! used: each directory with its name, then the manifest.
 
 use crate::{
-    disk::{Disk, HeldDirectory},
+    disk::{Disk, HeldDirectory, above_missing},
     error::StoreError,
     log,
     manifest::{self, StoreManifest},
@@ -192,8 +192,7 @@ pub(super) fn manifest(
 
 /// Makes a directory and those above it, durably.
 fn create_directory(dir: &Path) -> io::Result<()> {
-    let missing = |dir: &&Path| !dir.as_os_str().is_empty() && !dir.exists();
-    let made = dir.ancestors().take_while(missing).count();
+    let above = above_missing(dir);
     fs::create_dir_all(dir)?;
     // The name of each directory made is durable when the one above it is synced.
     for above in dir.ancestors().skip(1).take(made) {
