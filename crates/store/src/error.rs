@@ -61,6 +61,12 @@ pub enum StoreError {
         /// What is in it.
         found: String,
     },
+    /// A directory in which backups are made or removed.
+    #[error("another backup or prune is at work in {}; nothing was changed. Try again when it has ended", dir.display())]
+    BackupsInUse {
+        /// The directory.
+        dir: PathBuf,
+    },
     /// A format this program does not know.
     #[error("store {} has format version {found}; this program knows {known}. Use the program that made it, or a newer one", dir.display())]
     Version {

@@ -7,7 +7,7 @@
 
 use super::target::{CopyTarget, discard, make_dir, refuse_below};
 use crate::{
-    db::Store,
+    db::{Store, open::lock_backups},
     disk::{Disk, HeldDirectory},
     error::StoreError,
     manifest::{self, StoreManifest},
@@ -47,11 +47,15 @@ impl Store {
     /// already are linked to it; everything else is copied, read again and checked. The store goes
     /// on, and no writer waits. `progress` is told how far it is.
     ///
+    /// `dir` is locked meanwhile, unless it is on a file system that locks no directory (NFS):
+    /// there two are not to make or remove backups in one directory at a time.
+    ///
     /// To restore one, copy its directory and open the copy.
     ///
     /// # Errors
-    /// [`StoreError::NotEmpty`] if `dir` has anything else than backups of this store; damage; I/O
-    /// errors. The backup that was begun is removed then, or by the next one.
+    /// [`StoreError::BackupsInUse`]; [`StoreError::NotEmpty`] if `dir` has anything else than
+    /// backups of this store; damage; I/O errors. The backup that was begun is removed then, or by
+    /// the next one.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -77,6 +81,7 @@ impl Store {
         let (disk, store) = (&*self.shared.disk, &*self.shared.dir);
         refuse_below(store, dir)?;
         make_dir(disk, dir).map_err(StoreError::io("creating", dir))?;
+        let _alone = lock_backups(dir)?;
         let backups = self.backups(disk, dir)?;
         let path = dir.join(name_of(backups.last() + 1));
         let snapshot = self.snapshot()?;
@@ -156,6 +161,7 @@ impl Store {
         let dir = dir.as_ref();
         self.shared.check_process()?;
         let disk = &*self.shared.disk;
+        let _alone = lock_backups(dir)?;
         let numbers = self.backups(disk, dir)?.numbers;
         let gone = numbers.iter().take(numbers.len().saturating_sub(keep));
         let gone: Vec<PathBuf> = gone.map(|number| dir.join(name_of(*number))).collect();
