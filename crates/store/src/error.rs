@@ -61,6 +61,12 @@ pub enum StoreError {
         /// What is in it.
         found: String,
     },
+    /// A directory in which backups are made or removed.
+    #[error("another backup or prune is at work in {}; nothing was changed. Try again when it has ended", dir.display())]
+    BackupsInUse {
+        /// The directory.
+        dir: PathBuf,
+    },
     /// A format this program does not know.
     #[error("store {} has format version {found}; this program knows {known}. Use the program that made it, or a newer one", dir.display())]
     Version {
@@ -126,6 +132,16 @@ pub enum StoreError {
         found: String,
         /// What `salvage` would give up.
         gives_up: String,
+    },
+    /// The pool has the lane of a checkpoint or backup of the store.
+    #[error("the pool {} has what a checkpoint or backup of store {} left there ({found}). Nothing was changed. Open that copy with this pool, and close it; or give this store another pool", pool_path.display(), dir.display())]
+    PoolOfCopy {
+        /// The store.
+        dir: PathBuf,
+        /// The pool.
+        pool_path: PathBuf,
+        /// The two sessions.
+        found: String,
     },
     /// The manifest is not the one that this session wrote last.
     #[error("the manifest {} was replaced or removed while the store was open ({found}). It was left as it is, and nothing more can be written here; put this store's directory back, from a backup if it is gone, and open the store again", path.display())]

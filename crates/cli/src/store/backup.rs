@@ -11,11 +11,14 @@ use std::path::PathBuf;
 #[derive(Args)]
 #[command(
     long_about = "Makes a directory with the next number in BACKUPS (000001, 000002, …), which is a store as of this \
-                  moment and needs no pool. Files that the backup before has already are linked to it, so a further \
-                  backup takes the room and the time of what is new. What is copied is read again and checked before \
-                  the backup counts; one that was not finished is no store, and the next backup removes it.\n\n\
+                  moment and needs no pool. Files that the backup before has already, by their names, lengths, first \
+                  and last 64 KiB, are linked to it, so a further backup takes the room and the time of what is new. \
+                  What is copied is read again and checked before the backup counts; one that was not finished is no \
+                  store, and the next backup removes it. BACKUPS is locked meanwhile, but on NFS: make one at a time \
+                  there.\n\n\
                   To restore, copy the directory of one backup to its place, on this machine or another, and open the \
-                  copy. Give it no pool that has something of the store it was made from. To keep only some backups, \
+                  copy. Give it no pool that has something of the store it was made from, nor that store the pool of the \
+                  copy. To keep only some backups, \
                   use --keep, or remove directories: no other one needs them.\n\n\
                   A store has one process at a time. Where a program has it open, that program makes backups \
                   (Store::backup), or a checkpoint for this command (Store::checkpoint).",
@@ -56,10 +59,15 @@ impl Backup {
         bar.finish_and_clear();
         let backup = made?;
         let removed = match self.keep {
-            Some(keep) => opened.store.prune_backups(&self.backups, keep as usize)?,
-            None => Vec::new(),
+            Some(keep) => opened.store.prune_backups(&self.backups, keep as usize),
+            None => Ok(Vec::new()),
         };
-        opened.store.close()?;
+        let closed = opened.store.close();
+        // The backup was made, whatever goes wrong behind it.
+        let (removed, failed) = match removed {
+            Ok(removed) => (removed, closed.err()),
+            Err(error) => (Vec::new(), Some(error)),
+        };
         let report = BackedUp {
             backup,
             removed: removed
@@ -81,6 +89,10 @@ impl Backup {
                 text.push_str(&format!("removed {removed}\n"));
             }
             text
-        })
+        })?;
+        match failed {
+            Some(error) => Err(error.into()),
+            None => Ok(()),
+        }
     }
 }

@@ -155,7 +155,7 @@ impl StoreCore {
     }
 
     /// What to say of an address at which no value is found.
-    fn missing(&self, address: RecordAddress) -> StoreError {
+    pub(super) fn missing(&self, address: RecordAddress) -> StoreError {
         let mut record = Vec::new();
         if let Ok(true) = self.read_log(address, &mut record, WaitPolicy::Yes)
             && let Ok(op) = self.op_at(&record, address)

@@ -165,3 +165,20 @@ pub(crate) fn replace(disk: &dyn Disk, path: &Path, contents: &[u8]) -> io::Resu
     disk.rename(&temporary, path)?;
     disk.sync_dir(path.parent().unwrap_or(Path::new(".")))
 }
+
+/// The directories to be synced once `dir` and those above it that are not there yet were made:
+/// each has one of their names.
+pub(crate) fn above_missing(dir: &Path) -> Vec<&Path> {
+    let missing = |dir: &&Path| !dir.as_os_str().is_empty() && !dir.exists();
+    let made = dir.ancestors().take_while(missing).count();
+    let above = dir.ancestors().skip(1).take(made);
+    above.map(or_here).collect()
+}
+
+/// A directory by its path, which may be empty.
+fn or_here(dir: &Path) -> &Path {
+    match dir.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => dir,
+    }
+}

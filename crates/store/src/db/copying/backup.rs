@@ -5,9 +5,9 @@
 //! Nothing of a backup is shared with the store, and what is copied is read again and checked
 //! before the backup counts.
 
-use super::target::CopyTarget;
+use super::target::{CopyTarget, discard, make_dir, refuse_below};
 use crate::{
-    db::Store,
+    db::{Store, open::lock_backups},
     disk::{Disk, HeldDirectory},
     error::StoreError,
     manifest::{self, StoreManifest},
@@ -47,11 +47,15 @@ impl Store {
     /// already are linked to it; everything else is copied, read again and checked. The store goes
     /// on, and no writer waits. `progress` is told how far it is.
     ///
+    /// `dir` is locked meanwhile, unless it is on a file system that locks no directory (NFS):
+    /// there two are not to make or remove backups in one directory at a time.
+    ///
     /// To restore one, copy its directory and open the copy.
     ///
     /// # Errors
-    /// [`StoreError::NotEmpty`] if `dir` has anything else than backups of this store; damage; I/O
-    /// errors. The backup that was begun is removed then, or by the next one.
+    /// [`StoreError::BackupsInUse`]; [`StoreError::NotEmpty`] if `dir` has anything else than
+    /// backups of this store; damage; I/O errors. The backup that was begun is removed then, or by
+    /// the next one.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -74,13 +78,14 @@ impl Store {
     ) -> Result<BackupReport, StoreError> {
         let (dir, begun) = (dir.as_ref(), Instant::now());
         self.shared.check_process()?;
-        let disk = &*self.shared.disk;
-        disk.create_dir(dir)
-            .map_err(StoreError::io("creating", dir))?;
+        let (disk, store) = (&*self.shared.disk, &*self.shared.dir);
+        refuse_below(store, dir)?;
+        make_dir(disk, dir).map_err(StoreError::io("creating", dir))?;
+        let _alone = lock_backups(dir)?;
         let backups = self.backups(disk, dir)?;
         let path = dir.join(name_of(backups.last() + 1));
         let snapshot = self.snapshot()?;
-        let target = CopyTarget::begin(disk, &path, backups.latest)?.telling(&mut progress);
+        let target = CopyTarget::begin(disk, store, &path, backups.latest)?.telling(&mut progress);
         let report = snapshot.copy_to(target)?;
         Ok(BackupReport {
             backup: path.display().to_string(),
@@ -106,14 +111,17 @@ impl Store {
             let path = dir.join(&name);
             let failed = |e: io::Error| StoreError::io("opening", &path)(e);
             let held = HeldDirectory::open(&path).map_err(failed)?;
+            let within = held.names().map_err(failed)?;
             match StoreManifest::read(&held)? {
                 Some(found) if found.state().uuid != self.shared.uuid => {
                     let uuid = found.state().uuid;
                     return Err(foreign(format!("{name}, a backup of store {uuid}")));
                 }
                 Some(_) => numbers.push(number),
-                None if path.join(manifest::UNFINISHED).exists() => {
-                    fs::remove_dir_all(&path).map_err(StoreError::io("removing", &path))?;
+                // Without anything in it: cut before there was a mark, or after.
+                None if within.is_empty() || within.iter().any(|n| n == manifest::UNFINISHED) => {
+                    let removed = discard(&path, within).and_then(|()| fs::remove_dir(&path));
+                    removed.map_err(StoreError::io("removing", &path))?;
                 }
                 None => return Err(foreign(format!("{name}, which is no backup"))),
             }
@@ -153,17 +161,21 @@ impl Store {
         let dir = dir.as_ref();
         self.shared.check_process()?;
         let disk = &*self.shared.disk;
+        let _alone = lock_backups(dir)?;
         let numbers = self.backups(disk, dir)?.numbers;
         let gone = numbers.iter().take(numbers.len().saturating_sub(keep));
         let gone: Vec<PathBuf> = gone.map(|number| dir.join(name_of(*number))).collect();
         for path in &gone {
             // Marked first: what a cut leaves is removed by the next backup.
             let mark = || {
-                disk.create(&path.join(manifest::UNFINISHED))?.sync()?;
+                match disk.create(&path.join(manifest::UNFINISHED)) {
+                    // A cut kept it from being removed.
+                    Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                    made => made?.sync()?,
+                }
                 disk.sync_dir(path)?;
-                disk.remove(&path.join(manifest::NAME))?;
-                disk.sync_dir(path)?;
-                fs::remove_dir_all(path)
+                discard(path, disk.list(path)?)?;
+                fs::remove_dir(path)
             };
             mark().map_err(StoreError::io("removing", path))?;
         }

@@ -48,8 +48,9 @@ impl Store {
     /// meanwhile, and may be full.
     ///
     /// # Errors
-    /// [`StoreError::NotEmpty`]; I/O errors. What was begun is removed then; if the process ends
-    /// meanwhile, `dir` is no store, and opening it says so. This store is as it was.
+    /// [`StoreError::NotEmpty`], also if `dir` lies in the store's directory; I/O errors. What was
+    /// begun is removed then; if the process ends meanwhile, `dir` is no store, and opening it says
+    /// so. This store is as it was.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -69,7 +70,8 @@ impl Store {
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<CopyReport, StoreError> {
         self.shared.check_process()?;
         let snapshot = self.snapshot()?;
-        let target = CopyTarget::begin(&*self.shared.disk, dir.as_ref(), None)?;
+        let (disk, store) = (&*self.shared.disk, &*self.shared.dir);
+        let target = CopyTarget::begin(disk, store, dir.as_ref(), None)?;
         snapshot.copy_to(target.linking())
     }
 }
@@ -87,12 +89,11 @@ impl Snapshot {
     }
 
     fn copy_parts(&self, target: &mut CopyTarget<'_>) -> Result<(), StoreError> {
-        let shared = self.shared();
         let state = self.parts(target)?;
         forebay_pool::failpoint!("store:copied");
         target.sync_parts()?;
         if target.is_verified() {
-            shared.verify_copy(target, &state)?;
+            self.verify_copy(target, &state)?;
         }
         target.finish(&state)
     }

@@ -2,7 +2,7 @@
 //! complete, and no manifest: an opening refuses it, and says why.
 
 use crate::{
-    disk::{Disk, DiskFile, replace},
+    disk::{Disk, DiskFile, above_missing, replace},
     error::StoreError,
     manifest::{self, ManifestState},
     stats::CopyReport,
@@ -45,6 +45,15 @@ impl SourceFile {
         };
         read.map_err(StoreError::io("reading", self.path()))
     }
+
+    /// Makes what it holds durable: it need not be so by itself. Takes little where it is.
+    fn sync(&self) -> Result<(), StoreError> {
+        let synced = match self {
+            Self::Disk(_, file) => file.sync(),
+            Self::Table(_, file) => file.sync_all(),
+        };
+        synced.map_err(StoreError::io("syncing", self.path()))
+    }
 }
 
 /// See the module.
@@ -64,22 +73,39 @@ pub(super) struct CopyTarget<'a> {
 }
 
 impl<'a> CopyTarget<'a> {
-    /// Makes the directory, or takes an empty one, and marks it as unfinished, durably.
+    /// Makes the directory, or takes an empty one, and marks it as unfinished, durably. It may not
+    /// lie in the `store`'s.
     pub(super) fn begin(
         disk: &'a dyn Disk,
+        store: &Path,
         dir: &Path,
         earlier: Option<PathBuf>,
     ) -> Result<Self, StoreError> {
+        let not_empty = |found: &str| StoreError::NotEmpty {
+            dir: dir.to_owned(),
+            found: found.to_owned(),
+        };
+        refuse_below(store, dir)?;
+        let failed = |e| StoreError::io("making", dir)(e);
         let is_new = match disk.list(dir) {
             Ok(names) if names.is_empty() => false,
-            Ok(names) => {
-                return Err(StoreError::NotEmpty {
-                    dir: dir.to_owned(),
-                    found: names.join(", "),
-                });
-            }
+            Ok(names) => return Err(not_empty(&names.join(", "))),
             Err(e) if e.kind() == io::ErrorKind::NotFound => true,
             Err(e) => return Err(StoreError::io("listing", dir)(e)),
+        };
+        let mark = dir.join(manifest::UNFINISHED);
+        let made = match make_dir(disk, dir).and_then(|()| disk.create(&mark)) {
+            Ok(made) => made,
+            // Another one has begun there meanwhile: nothing of it is undone.
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(not_empty(manifest::UNFINISHED));
+            }
+            Err(e) => {
+                if is_new {
+                    let _ = fs::remove_dir(dir);
+                }
+                return Err(failed(e));
+            }
         };
         let target = Self {
             disk,
@@ -93,17 +119,26 @@ impl<'a> CopyTarget<'a> {
             progress: None,
         };
         let begin = || {
-            disk.create_dir(dir)?;
-            disk.create(&dir.join(manifest::UNFINISHED))?.sync()?;
+            // Another one may have begun and ended since the look.
+            let names = disk.list(dir)?;
+            if names != [manifest::UNFINISHED] {
+                return Ok(Some(names.join(", ")));
+            }
+            made.sync()?;
             disk.sync_dir(dir)?;
             let above = dir.parent().filter(|above| !above.as_os_str().is_empty());
-            disk.sync_dir(above.unwrap_or(Path::new(".")))
+            disk.sync_dir(above.unwrap_or(Path::new(".")))?;
+            Ok(None)
         };
         match begin() {
-            Ok(()) => Ok(target),
+            Ok(None) => Ok(target),
+            Ok(Some(others)) => {
+                let _ = fs::remove_file(&mark);
+                Err(not_empty(&others))
+            }
             Err(e) => {
                 target.remove();
-                Err(StoreError::io("making", dir)(e))
+                Err(failed(e))
             }
         }
     }
@@ -150,6 +185,9 @@ impl<'a> CopyTarget<'a> {
         };
         let from = known.or_else(|| self.links.then(|| source.path().to_owned()));
         if let Some(from) = from {
+            if self.links {
+                source.sync()?;
+            }
             match self.disk.link(&from, &to) {
                 Ok(()) => {
                     self.count(bytes, false);
@@ -184,6 +222,8 @@ impl<'a> CopyTarget<'a> {
                 return Ok(false);
             }
         }
+        // It may have been copied there, and not synced.
+        file.sync().map_err(StoreError::io("syncing", known))?;
         Ok(true)
     }
 
@@ -283,19 +323,62 @@ impl<'a> CopyTarget<'a> {
         synced.map_err(StoreError::io("removing", &mark))
     }
 
-    /// Removes what was made. What stays is no store: the manifest goes first.
+    /// Removes what was made. What stays is no store, and says so.
     pub(super) fn remove(&self) {
-        let gone = |name: &str| drop(fs::remove_file(self.dir.join(name)));
-        gone(manifest::NAME);
-        for part in &self.parts {
-            let _ = fs::remove_dir_all(self.dir.join(part));
-        }
-        gone(manifest::TEMPORARY);
-        gone(manifest::UNFINISHED);
-        if self.is_new {
+        let parts = self.parts.iter().copied();
+        let names = parts.chain([manifest::TEMPORARY]).map(str::to_owned);
+        // What stays of it, the next backup removes, or who reads the mark.
+        if discard(&self.dir, names.collect()).is_ok() && self.is_new {
             let _ = fs::remove_dir(&self.dir);
         }
     }
+}
+
+/// Refuses what lies in the store's directory, in which it would be neither a store nor the
+/// store's.
+pub(super) fn refuse_below(store: &Path, dir: &Path) -> Result<(), StoreError> {
+    let absolute = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+    let is_there = absolute
+        .ancestors()
+        .find_map(|above| above.canonicalize().ok());
+    match (is_there, store.canonicalize()) {
+        (Some(there), Ok(store)) if there.starts_with(&store) => Err(StoreError::NotEmpty {
+            dir: store,
+            found: format!("a store; put {} beside it", dir.display()),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Makes a directory and those above it, durably.
+pub(super) fn make_dir(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    let above = above_missing(dir);
+    disk.create_dir(dir)?;
+    above.into_iter().try_for_each(|above| disk.sync_dir(above))
+}
+
+/// Empties a directory that has the mark: of its manifest first, so that it is no store, of the
+/// mark last, so that what a cut leaves can be told. `names` are the files and directories in it.
+pub(super) fn discard(dir: &Path, names: Vec<String>) -> io::Result<()> {
+    let gone = |removed: io::Result<()>| match removed {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    };
+    let held = File::open(dir)?;
+    gone(fs::remove_file(dir.join(manifest::NAME)))?;
+    held.sync_all()?;
+    for name in names {
+        if name == manifest::UNFINISHED {
+            continue;
+        }
+        let path = dir.join(name);
+        match path.symlink_metadata() {
+            Ok(found) if found.is_dir() => gone(fs::remove_dir_all(&path))?,
+            _ => gone(fs::remove_file(&path))?,
+        }
+    }
+    held.sync_all()?;
+    gone(fs::remove_file(dir.join(manifest::UNFINISHED)))
 }
 
 /// True if the error says that the two names cannot be of one file.

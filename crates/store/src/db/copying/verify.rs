@@ -3,25 +3,69 @@
 
 use super::{INDEX, target::CopyTarget};
 use crate::{
-    db::StoreCore,
+    db::{ScanRange, Snapshot, StoreCore, read::WaitPolicy, recovery::walk},
     disk::HeldDirectory,
     error::StoreError,
     index::{Index, IndexOptions},
     large_values::{self, LargeValues},
     log::{self, LogReader, ValueLog, VlogFile, WalkStop},
     manifest::{ManifestState, StoreManifest},
+    op::KeyChange,
     salvage::GivenUp,
 };
 use parking_lot::Mutex;
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
+
+impl Snapshot {
+    /// Refuses a copy in which anything that was copied fails its checksum, or whose log cannot be
+    /// read in order from where an opening begins. A damaged large value to which nothing leads, as
+    /// a crash leaves one, is left out.
+    pub(super) fn verify_copy(
+        &self,
+        target: &mut CopyTarget<'_>,
+        state: &ManifestState,
+    ) -> Result<(), StoreError> {
+        let shared = self.shared();
+        let failed = shared.verify_parts(target, state)?;
+        if failed.is_empty() {
+            return Ok(());
+        }
+        let led_to = self.large_led_to()?;
+        for (id, error) in failed {
+            if led_to.contains(&id) {
+                return Err(error);
+            }
+            target.forget(large_values::DIR, &large_values::file_name(id));
+        }
+        target.sync_parts()
+    }
+
+    /// The large values that a key leads to.
+    fn large_led_to(&self) -> Result<BTreeSet<u64>, StoreError> {
+        let (shared, mut ids, mut buffer) = (self.shared(), BTreeSet::new(), Vec::new());
+        for found in self.scan(ScanRange::all().keys_only())? {
+            let (key, _) = found?;
+            let Some(address) = self.view().find(shared.hash(&key), &key)? else {
+                continue;
+            };
+            if !shared.read_log(address, &mut buffer, WaitPolicy::Yes)? {
+                return Err(shared.missing(address));
+            }
+            if let KeyChange::Large(value) = shared.op_at(&buffer, address)?.change {
+                ids.insert(value.id);
+            }
+        }
+        Ok(ids)
+    }
+}
 
 impl StoreCore {
-    /// Refuses a copy in which anything that was copied fails its checksum.
-    pub(super) fn verify_copy(
+    /// Checks what was copied, and the log; the large values that fail.
+    fn verify_parts(
         &self,
         target: &CopyTarget<'_>,
         state: &ManifestState,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Vec<(u64, StoreError)>, StoreError> {
         let dir = &*target.dir;
         let held = HeldDirectory::open(dir).map_err(StoreError::io("opening", dir))?;
         let options = IndexOptions {
@@ -46,14 +90,19 @@ impl StoreCore {
             let end = file.end().or(state.log_end).unwrap_or(file.start);
             self.verify_file(&log, file, end)?;
         }
+        let end = state.log_end.unwrap_or(state.indexed_to);
+        walk(&log, self.uuid, state.indexed_to, end, |_, _| Ok(()))?;
         let disk = Arc::clone(&self.disk);
+        let mut failed = Vec::new();
         let large = LargeValues::open(disk, dir, self.uuid, state.large_from)?;
         for id in large.ids()? {
-            if is_copied(large_values::DIR, &large_values::file_name(id)) {
-                large.verify(id)?;
+            if is_copied(large_values::DIR, &large_values::file_name(id))
+                && let Err(error) = large.verify(id)
+            {
+                failed.push((id, error));
             }
         }
-        Ok(())
+        Ok(failed)
     }
 
     fn verify_file(&self, log: &ValueLog, file: &VlogFile, end: u64) -> Result<(), StoreError> {

@@ -12,7 +12,7 @@
 //! used: each directory with its name, then the manifest.
 
 use crate::{
-    disk::{Disk, HeldDirectory},
+    disk::{Disk, HeldDirectory, above_missing},
     error::StoreError,
     log,
     manifest::{self, StoreManifest},
@@ -95,6 +95,24 @@ pub(super) fn lock(
     take(&file, dir, begun, |_| true)?;
     lock.files.push(file);
     Ok((directory, lock))
+}
+
+/// Locks a directory of backups, for who makes or removes some. On a file system that locks no
+/// directory nobody is kept out.
+pub(in crate::db) fn lock_backups(dir: &Path) -> Result<StoreLock, StoreError> {
+    let opened = HeldDirectory::open(dir).and_then(|held| held.to_lock());
+    let opened = opened.map_err(StoreError::io("opening", dir))?;
+    let mut lock = StoreLock {
+        files: Vec::new(),
+        process: ProcessMark::take(),
+    };
+    match take(&opened, dir, Instant::now(), is_lockable) {
+        Ok(true) => lock.files.push(opened),
+        Ok(false) => {}
+        Err(StoreError::InUse { dir, .. }) => return Err(StoreError::BackupsInUse { dir }),
+        Err(error) => return Err(error),
+    }
+    Ok(lock)
 }
 
 /// Opens the store's directory, which is made if there is none and `create` says so.
@@ -192,19 +210,11 @@ pub(super) fn manifest(
 
 /// Makes a directory and those above it, durably.
 fn create_directory(dir: &Path) -> io::Result<()> {
-    let missing = |dir: &&Path| !dir.as_os_str().is_empty() && !dir.exists();
-    let made = dir.ancestors().take_while(missing).count();
+    let above = above_missing(dir);
     fs::create_dir_all(dir)?;
-    // The name of each directory made is durable when the one above it is synced.
-    for above in dir.ancestors().skip(1).take(made) {
-        let above = if above.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            above
-        };
-        File::open(above)?.sync_all()?;
-    }
-    Ok(())
+    above
+        .into_iter()
+        .try_for_each(|above| File::open(above)?.sync_all())
 }
 
 /// Refuses a directory that holds neither a store nor nothing at all.

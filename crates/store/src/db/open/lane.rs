@@ -46,6 +46,7 @@ pub(super) fn claim_left(
     };
     let path = pool.path().display();
     let last = pool.last_session(state.uuid)?;
+    refuse_copys(dir, state, pool, last)?;
     match last {
         // A close or an opening that was cut, which noted first that the files have everything.
         None if state.log_end.is_some() => return Ok(None),
@@ -69,6 +70,26 @@ pub(super) fn claim_left(
         Some(_) => {}
     }
     claim(dir, state, pool, options).map(Some)
+}
+
+/// Refuses a pool in which a checkpoint or backup of this store has its lane: it looks like one
+/// that is ahead of the manifest. It is that copy's, so salvage does not give it up either.
+fn refuse_copys(
+    dir: &Path,
+    state: &ManifestState,
+    pool: &Pool,
+    last: Option<u32>,
+) -> Result<(), StoreError> {
+    match last {
+        Some(last) if last.saturating_sub(state.epoch) >= SESSIONS_ABOVE / 2 => {
+            Err(StoreError::PoolOfCopy {
+                dir: dir.to_owned(),
+                pool_path: pool.path().to_owned(),
+                found: format!("session {last}, and MANIFEST is of session {}", state.epoch),
+            })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// True if the store's lane in the pool has any record, as far as that can be told without claiming
@@ -153,6 +174,7 @@ fn claim_unnamed(
     let Some(last) = pool.last_session(state.uuid)? else {
         return Ok(None);
     };
+    refuse_copys(dir, state, pool, Some(last))?;
     // The session that the manifest knows of has given its lane back, or has never had one.
     // That of the store which this one is a checkpoint of may be empty for the moment, and is not
     // ours to give back.

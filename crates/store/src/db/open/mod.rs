@@ -19,7 +19,7 @@ mod lane;
 mod log_end;
 mod session;
 
-pub(super) use directory::StoreLock;
+pub(super) use directory::{StoreLock, lock_backups};
 
 use super::{
     BackgroundThreads, Store, StoreCore, gc::Collector, locks::Locks, snapshot::Snapshots,
