@@ -8,6 +8,7 @@ use crate::{
     output::{self, Output},
 };
 use clap::{Args, Command};
+use nix::sys::signal::{SigSet, Signal};
 use std::{
     fs,
     io::{self, IsTerminal, Write},
@@ -79,6 +80,11 @@ fn show(page: &[u8], mut command: Command) -> Result<(), Failure> {
     let Ok(mut man) = man else {
         return output::print(&command.render_long_help().to_string());
     };
+    // The pager may take these, and goes on: as system(3) does, this process outlives it.
+    let keys: SigSet = [Signal::SIGINT, Signal::SIGQUIT].into_iter().collect();
+    keys.thread_block()
+        .map_err(io::Error::from)
+        .map_err(Failure::io("blocking", "signals"))?;
     if let Some(mut input) = man.stdin.take() {
         // One that ends early has said why.
         let _ = input.write_all(page);

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{FOREBAY, Ran, Sandbox};
+use common::{FOREBAY, Ran, Sandbox, pty::PtyScreen};
 use std::{
     fs::{self, Permissions},
     os::unix::fs::PermissionsExt,
@@ -72,6 +72,29 @@ fn a_manual_page_is_rendered_on_a_terminal() {
     fs::set_permissions(bin.join("man"), Permissions::from_mode(0o755)).unwrap();
     let text = shown(&bin);
     assert!(text.contains("rendered by man -l -: .ie"), "{text}");
+}
+
+#[test]
+fn a_manual_page_stays_when_its_pager_is_interrupted() {
+    let sandbox = Sandbox::new();
+    let bin = sandbox.file("bin");
+    fs::create_dir(&bin).unwrap();
+    let man = "#!/bin/sh\ntrap 'echo interrupted' INT\n/bin/cat >/dev/null\necho shown\nwhile :; do read -r key </dev/tty && break; done\necho \"ended by $key\"\n";
+    fs::write(bin.join("man"), man).unwrap();
+    fs::set_permissions(bin.join("man"), Permissions::from_mode(0o755)).unwrap();
+    let mut command = Command::new(FOREBAY);
+    let path = format!("{}:/usr/bin:/bin", bin.display());
+    command
+        .args(["man", "pool"])
+        .current_dir(sandbox.path())
+        .env("PATH", path);
+    let mut screen = PtyScreen::start(&command, 24, 80);
+    screen.until("the page", |text| text.contains("shown"));
+    screen.press("\x03");
+    screen.until("the pager", |text| text.contains("interrupted"));
+    screen.press("q\n");
+    screen.until("its end", |text| text.contains("ended by q"));
+    assert!(screen.ended().success());
 }
 
 /// Lines of help that fit on a terminal.

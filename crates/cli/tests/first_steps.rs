@@ -176,6 +176,54 @@ os.fsync(fd)");
 }
 
 #[test]
+fn a_clean_end_vouches_for_no_file_that_became_plain() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    let written = |names: &str| {
+        let script = "import os, sys, time
+for name in sys.argv[1:]:
+    fd = os.open(name, os.O_WRONLY | os.O_CREAT)
+    os.write(fd, b'absorbed')
+    os.fsync(fd)
+open('ready', 'w').close()
+while not os.path.exists('opened'):
+    time.sleep(0.02)
+os.write(fd, b'after that')";
+        let line = "run --pool p --profile generic --absorb *.log -- python3 -c";
+        let mut command = sandbox.command(line);
+        command
+            .arg(script)
+            .args(names.split(' '))
+            .env("FOREBAY_RUN_DIR", sandbox.file("run"))
+            .stderr(std::process::Stdio::piped());
+        let run = command.spawn().unwrap();
+        while !sandbox.file("ready").exists() {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        // The last one, by somebody outside.
+        let last = sandbox.file(names.rsplit(' ').next().unwrap());
+        let outside = std::fs::OpenOptions::new().append(true).open(last).unwrap();
+        std::fs::write(sandbox.file("opened"), "").unwrap();
+        let ran = Ran::of(run.wait_with_output().unwrap());
+        drop(outside);
+        for it in ["ready", "opened"] {
+            std::fs::remove_file(sandbox.file(it)).unwrap();
+        }
+        ran.stderr
+    };
+    let said = written("stays.log plain.log");
+    for words in ["wrote to 1 absorbed file is synced", "; 1 became plain"] {
+        assert!(said.contains(words), "{said}");
+    }
+    let said = written("alone.log");
+    assert!(
+        said.contains("has ended: 1 absorbed file became plain"),
+        "{said}"
+    );
+    assert!(!said.contains("is synced"), "{said}");
+}
+
+#[test]
 fn a_status_without_a_run_says_where_it_looked() {
     let sandbox = Sandbox::new();
     let mut command = sandbox.command("status");

@@ -176,7 +176,7 @@ fn redis_is_on_the_screen_with_its_rate() {
         loop {
             let (begun, before) = (Instant::now(), acknowledged.load(Relaxed));
             thread::sleep(Duration::from_secs(2));
-            let shown = figure_of(&screen.text(), supervisor, "SYNC/S").unwrap();
+            let shown = figure_of(&screen.text(), supervisor, "SYNC/S").unwrap_or(-1.0);
             let rate = (acknowledged.load(Relaxed) - before) as f64 / begun.elapsed().as_secs_f64();
             if (rate / 2.0..rate * 2.0).contains(&shown) {
                 break;
@@ -261,21 +261,26 @@ fn stopped_supervisor_holds_up_neither_keys_nor_others() {
         let rate = |run: &ProcessGroup| figure_of(text, run.pid(), "SYNC/S");
         rate(&stopped).is_some_and(|it| it > 0.0) && rate(&goes_on).is_some_and(|it| it > 0.0)
     });
+    let redraw = |screen: &mut PtyScreen| {
+        let pressed = Instant::now();
+        for _ in 0..10 {
+            screen.press("?");
+            screen.until("help", |text| text.contains("Any key goes back"));
+            screen.press("x");
+            screen.until("the list", |text| text.contains("PROGRAM"));
+        }
+        pressed.elapsed()
+    };
+    let before = redraw(&mut screen);
     signal(stopped.pid(), Signal::STOP);
     screen.until("silence", |text| is_in_state(text, stopped.pid(), "SILENT"));
     let text = screen.text();
     let words: Vec<&str> = text.split_whitespace().collect();
     assert!(words.join(" ").contains("kill -CONT"), "{text}");
-    let pressed = Instant::now();
-    for _ in 0..10 {
-        screen.press("?");
-        screen.until("help", |text| text.contains("Any key goes back"));
-        screen.press("x");
-        screen.until("the list", |text| text.contains("PROGRAM"));
-    }
-    // A look waits a second for the answer.
-    let took = pressed.elapsed();
-    assert!(took < Duration::from_secs(8), "{took:?}");
+    // A look waits a second for the answer, so twenty keys behind looks would take that many.
+    let took = redraw(&mut screen);
+    let limit = Duration::from_secs(8) + before * 2;
+    assert!(took < limit, "{took:?}, before {before:?}");
     // What goes on is looked at again and again.
     let lines = || {
         screen.look(|it| {
@@ -353,10 +358,17 @@ fn one_frame_is_text_and_a_pipe_is_no_screen() {
     let run = world.writer("a");
     let refused = Ran::of(world.forebay("top").output().unwrap());
     refused.fails(2, &["no terminal", "top --once", "status --watch"]);
-    let said = Ran::of(world.forebay("top --once").output().unwrap());
-    let text = said.ok().text();
-    let rate = figure_of(&text, run.pid(), "SYNC/S").unwrap();
-    assert!((1.0..=110.0).contains(&rate), "{text}");
+    // A machine that is busy with something else may leave the writer no time in an interval.
+    let asked = Instant::now();
+    let text = loop {
+        let said = Ran::of(world.forebay("top --once").output().unwrap());
+        let text = said.ok().text();
+        let rate = figure_of(&text, run.pid(), "SYNC/S").unwrap_or(-1.0);
+        if (1.0..=110.0).contains(&rate) {
+            break text;
+        }
+        assert!(asked.elapsed() < PATIENCE, "{text}");
+    };
     assert!(!text.contains('\x1b'), "{text}");
     assert!(text.contains("POOL"), "{text}");
     let mut narrow = world.forebay("top --once -d 0.2");

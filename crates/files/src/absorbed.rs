@@ -16,7 +16,9 @@ mod tables;
 
 pub(crate) use questions::{AskingView, FileQuestion, QuestionOutcome, QuestionTable};
 pub(crate) use sweep::{clean_up, give_up, is_over, of_lane};
-pub(crate) use tables::of_users;
+#[cfg(test)]
+pub(crate) use tables::head_of_another_layout;
+pub(crate) use tables::{StrangeTable, of_users, strange_of_users};
 
 use crate::{
     lane_place::LanePlace,

@@ -102,6 +102,38 @@ pub(crate) fn name_of_process(id: u32) -> String {
     name.map_or_else(|_| "?".to_owned(), |name| name.trim_end().to_owned())
 }
 
+/// A process that has a file mapped.
+pub(crate) struct MappingProcess {
+    pub(crate) id: u32,
+    /// True if it may write to the file's first page.
+    pub(crate) writes: bool,
+}
+
+/// The processes that have a file mapped, as far as /proc shows that.
+pub(crate) fn that_map(stat: &Stat) -> Vec<MappingProcess> {
+    let device = format!("{:02x}:{:02x}", major(stat.st_dev), minor(stat.st_dev));
+    let inode = stat.st_ino.to_string();
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let mapping = ids.filter_map(|id: u32| {
+        let maps = std::fs::read(format!("/proc/{id}/maps")).ok()?;
+        let maps = String::from_utf8_lossy(&maps);
+        let lines = maps.lines().map(|line| {
+            let mut words = line.split_ascii_whitespace().skip(1);
+            [(); 4].map(|()| words.next().unwrap_or_default())
+        });
+        let mut its = lines
+            .filter(|[_, _, of, number]| *of == device && *number == inode)
+            .peekable();
+        its.peek()?;
+        let writes = its.any(|[rights, offset, ..]| {
+            rights.contains('w') && offset.bytes().all(|digit| digit == b'0')
+        });
+        Some(MappingProcess { id, writes })
+    });
+    mapping.collect()
+}
+
 /// True if a process was started with these bytes in its environment; none if that cannot be read.
 /// Its memory may take for ever to be read, if that is what the process is after.
 pub(crate) fn has_in_environment(id: u32, bytes: &str) -> Option<bool> {

@@ -25,18 +25,40 @@ pub fn summary(policy: &AbsorbPolicy, status: &SupervisorStatus) -> String {
 }
 
 /// The end of a run all of whose writes came to their files, in one line; none if there were none.
+/// What was written to a file that became plain may be unsynced: nobody but the program synced it.
 pub fn clean_end(status: &SupervisorStatus) -> Option<String> {
+    const PLAIN: &str =
+        "became plain, and of what was written there since only the program's own syncs speak";
+    let plain: BTreeSet<&Path> = (status.plain.iter())
+        .map(|file| file.path.as_path())
+        .collect();
     let written = status.files.iter().filter(|file| file.writes > 0);
-    let logs: BTreeSet<&Path> = written.map(|file| file.path.as_path()).collect();
+    let (became, stayed): (Vec<_>, Vec<_>) =
+        written.partition(|file| file.retired || plain.contains(file.path.as_path()));
+    let paths = |files: Vec<&FileStatus>| -> usize {
+        let paths: BTreeSet<_> = files.iter().map(|file| file.path.as_path()).collect();
+        paths.len()
+    };
+    let of_files = |n: usize| if n == 1 { "file" } else { "files" };
     let syncs: u64 = status.files.iter().map(|file| file.syncs).sum();
-    (!logs.is_empty()).then(|| {
-        format!(
-            "the program has ended, and all that it wrote to {} absorbed {} is synced: the pool holds nothing of it. {} syncs were saved",
-            logs.len(),
-            if logs.len() == 1 { "file" } else { "files" },
-            grouped(syncs as i64)
-        )
-    })
+    let what = match (paths(stayed), paths(became)) {
+        (0, 0) => return None,
+        (0, became) => format!(": {became} absorbed {} {PLAIN}", of_files(became)),
+        (stayed, became) => {
+            let of = of_files(stayed);
+            let also = match became {
+                0 => String::new(),
+                _ => format!("; {became} {PLAIN}"),
+            };
+            format!(
+                ", and all that it wrote to {stayed} absorbed {of} is synced: the pool holds nothing of it{also}"
+            )
+        }
+    };
+    let saved = grouped(syncs as i64);
+    Some(format!(
+        "the program has ended{what}. {saved} syncs were saved"
+    ))
 }
 
 /// What becomes of processes outside, in one line.

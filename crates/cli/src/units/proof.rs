@@ -17,6 +17,9 @@ use forebay_pool::{LaneCheck, Pool, PoolOptions};
 use serde::Serialize;
 use std::{
     collections::BTreeSet,
+    ffi::OsStr,
+    fs, io,
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
 
@@ -203,7 +206,41 @@ fn running(pools: &[PathBuf], program: &str) -> Result<Vec<String>, Failure> {
             "{program} runs under forebay (process {pid}) with the unit's pool, which is used by it"
         )
     });
-    Ok(ours.collect())
+    let silent = (found.silent.iter()).filter(|pid| may_run(**pid, pools, program));
+    let silent = silent.map(|pid| {
+        format!(
+            "the forebay {pid} does not answer, and may run {program} with the unit's pool: it is stopped (kill -CONT {pid}), or of another version (restart what it runs)"
+        )
+    });
+    // The kernel cuts names off.
+    let is_named = |name: &str| match name.len() {
+        15 => program.starts_with(name),
+        _ => program == name,
+    };
+    let orphaned = (found.orphaned.iter())
+        .filter(|run| run.pool.is_none())
+        .flat_map(|run| &run.processes)
+        .filter(|(_, name)| is_named(name))
+        .map(|(pid, name)| {
+            format!(
+                "{name} (process {pid}) runs without its forebay, and with a pool that is not known"
+            )
+        });
+    Ok(ours.chain(silent).chain(orphaned).collect())
+}
+
+/// True if a supervisor that does not answer may run the program with one of the pools, by its
+/// command line, which the drop-in wrote; if that cannot be read, too.
+fn may_run(pid: u32, pools: &[PathBuf], program: &str) -> bool {
+    match fs::read(format!("/proc/{pid}/cmdline")) {
+        Ok(line) => line
+            .split(|byte| *byte == 0)
+            .map(|word| Path::new(OsStr::from_bytes(word)))
+            .any(|word| {
+                word.file_name() == Some(OsStr::new(program)) || pools.iter().any(|own| own == word)
+            }),
+        Err(e) => e.kind() != io::ErrorKind::NotFound,
+    }
 }
 
 /// Looks for marks and guards.
@@ -294,4 +331,35 @@ fn is_of_others(pool: &Pool, lane: u32, directories: &[PathBuf]) -> Result<bool,
     let may_absorb = may_absorb.map_err(Failure::io("looking below", "the directories"))?;
     // Without a directory it is not known whose it is.
     Ok(!may_absorb && !directories.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn silent_forebay_is_the_units_by_its_command_line() {
+        let mut child = Command::new("sh")
+            .args([
+                "-c",
+                "read line",
+                "--pool",
+                "/p/unit.pool",
+                "/usr/bin/server",
+            ])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = child.id();
+        let (own, other) = (
+            [PathBuf::from("/p/unit.pool")],
+            [PathBuf::from("/p/other.pool")],
+        );
+        assert!(may_run(pid, &own, "mysqld") && may_run(pid, &other, "server"));
+        assert!(!may_run(pid, &other, "mysqld"));
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(!may_run(pid, &own, "server"));
+    }
 }

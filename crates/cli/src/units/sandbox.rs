@@ -99,39 +99,10 @@ fn refuse(settings: &UnitSettings, needs: &SandboxNeeds<'_>) -> Result<(), Strin
     if needs.metrics.is_some() && settings.is_on("PrivateNetwork") {
         return Err("it has PrivateNetwork=yes, where nobody reaches its figures. Leave --metrics away, and let forebay status --all --textfile write them".to_owned());
     }
-    let pool = needs.pool.display();
-    let places = needs.programs.into_iter().chain([needs.pool]);
-    for path in places {
-        let shown = path.display();
-        if is_set(settings, "ProtectHome") && is_in(path, &HOMES) {
-            return Err(format!(
-                "it has ProtectHome=, and {shown} lies in a home directory. Choose another place"
-            ));
-        }
-        if settings.is_on("PrivateTmp") && is_in(path, &TEMPORARY) {
-            return Err(format!(
-                "it has PrivateTmp=, and {shown} lies among temporary files. Choose another place"
-            ));
-        }
-        for key in ["InaccessiblePaths", "TemporaryFileSystem"] {
-            let hidden = |word: &str| {
-                Path::new(
-                    word.trim_start_matches(['-', '+'])
-                        .split(':')
-                        .next()
-                        .unwrap_or_default(),
-                )
-                .to_owned()
-            };
-            if settings
-                .words(key)
-                .iter()
-                .any(|word| path.starts_with(hidden(word)))
-            {
-                return Err(format!("its {key}= hides {shown}. Choose another place"));
-            }
-        }
+    for path in needs.programs.into_iter().chain([needs.pool]) {
+        refuse_place(settings, path)?;
     }
+    let pool = needs.pool.display();
     if needs.is_device
         && (settings.is_on("PrivateDevices")
             || is_set(settings, "DevicePolicy")
@@ -145,6 +116,40 @@ fn refuse(settings: &UnitSettings, needs: &SandboxNeeds<'_>) -> Result<(), Strin
         return Err(format!(
             "it has ProtectSystem=, and the pool {pool} lies where that lets nothing be written. Choose another place"
         ));
+    }
+    Ok(())
+}
+
+/// Refuses a place that the unit does not see.
+fn refuse_place(settings: &UnitSettings, path: &Path) -> Result<(), String> {
+    let shown = path.display();
+    if is_set(settings, "ProtectHome") && is_in(path, &HOMES) {
+        return Err(format!(
+            "it has ProtectHome=, and {shown} lies in a home directory. Choose another place"
+        ));
+    }
+    if settings.is_on("PrivateTmp") && is_in(path, &TEMPORARY) {
+        return Err(format!(
+            "it has PrivateTmp=, and {shown} lies among temporary files. Choose another place"
+        ));
+    }
+    for key in ["InaccessiblePaths", "TemporaryFileSystem"] {
+        let hidden = |word: &str| {
+            Path::new(
+                word.trim_start_matches(['-', '+'])
+                    .split(':')
+                    .next()
+                    .unwrap_or_default(),
+            )
+            .to_owned()
+        };
+        if settings
+            .words(key)
+            .iter()
+            .any(|word| path.starts_with(hidden(word)))
+        {
+            return Err(format!("its {key}= hides {shown}. Choose another place"));
+        }
     }
     Ok(())
 }

@@ -1,12 +1,18 @@
 //! The tables that lie in a directory, as copies: their owners cannot take memory away under those
 //! who look.
 
-use super::{TableView, open_table};
-use crate::{run_files::TABLE_PREFIX, sys};
+use super::{MAGIC, TableView, open_table};
+use crate::{
+    processes::{self, MappingProcess},
+    run_files::TABLE_PREFIX,
+    sys,
+};
 use std::{
-    os::fd::AsFd,
+    fs::DirEntry,
+    os::fd::{AsFd, OwnedFd},
     path::{Path, PathBuf},
 };
+use uuid::Uuid;
 
 /// A table, and where it is.
 pub(crate) struct FoundTable {
@@ -17,14 +23,7 @@ pub(crate) struct FoundTable {
 /// The tables of a directory that belong to users who are wanted. One that is being made has no
 /// magic yet, and is none.
 pub(crate) fn of_users(directory: &Path, is_wanted: impl Fn(u32) -> bool) -> Vec<FoundTable> {
-    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let named = entries.filter(|entry| {
-        entry
-            .file_name()
-            .to_string_lossy()
-            .starts_with(TABLE_PREFIX)
-    });
-    let found = named.filter_map(|entry| {
+    let found = named(directory).filter_map(|entry| {
         let path = entry.path();
         let fd = open_table(&path).ok()?;
         let is_its = is_wanted(sys::stat_of(&fd).ok()?.st_uid);
@@ -32,4 +31,69 @@ pub(crate) fn of_users(directory: &Path, is_wanted: impl Fn(u32) -> bool) -> Vec
         Some(FoundTable { path, table })
     });
     found.collect()
+}
+
+/// What is named as a table is.
+fn named(directory: &Path) -> impl Iterator<Item = DirEntry> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter(|entry| {
+        let name = entry.file_name();
+        name.to_string_lossy().starts_with(TABLE_PREFIX)
+    })
+}
+
+/// A table of this boot that has another layout: a run of another version of forebay has it, and
+/// what it absorbs is not known.
+pub(crate) struct StrangeTable(OwnedFd);
+
+impl StrangeTable {
+    /// What is open as `fd`, if it is one.
+    pub(crate) fn of(fd: OwnedFd, boot: Uuid) -> Option<Self> {
+        let mut head = [0; HEAD];
+        let read = rustix::io::pread(&fd, &mut head, 0).ok()?;
+        let (words, _) = head.as_chunks::<{ size_of::<u64>() }>();
+        let [magic, high, low] = *words else {
+            return None;
+        };
+        let magic = u64::from_ne_bytes(magic);
+        let is_strange = magic >> 8 == MAGIC >> 8 && magic != MAGIC;
+        let its_boot = (u64::from_ne_bytes(high), u64::from_ne_bytes(low));
+        let is_it = read == HEAD && is_strange && its_boot == boot.as_u64_pair();
+        is_it.then_some(Self(fd))
+    }
+
+    /// True if it is known that no process has it any more.
+    pub(crate) fn is_over(&self) -> bool {
+        sys::alone(self.0.as_fd()) == Ok(true)
+    }
+
+    /// The processes that have it: the supervisor writes to it.
+    pub(crate) fn processes(&self) -> Vec<MappingProcess> {
+        sys::stat_of(&self.0).map_or_else(|_| Vec::new(), |stat| processes::that_map(&stat))
+    }
+}
+
+/// Bytes of what all layouts begin with: the magic, and the boot's id.
+const HEAD: usize = 3 * size_of::<u64>();
+
+/// Those of a directory that belong to users who are wanted.
+pub(crate) fn strange_of_users(
+    directory: &Path,
+    is_wanted: impl Fn(u32) -> bool,
+    boot: Uuid,
+) -> Vec<StrangeTable> {
+    let found = named(directory).filter_map(|entry| {
+        let fd = open_table(&entry.path()).ok()?;
+        let is_its = is_wanted(sys::stat_of(&fd).ok()?.st_uid);
+        is_its.then(|| StrangeTable::of(fd, boot))?
+    });
+    found.collect()
+}
+
+/// The beginning of a table of another layout.
+#[cfg(test)]
+pub(crate) fn head_of_another_layout(boot: Uuid) -> Vec<u8> {
+    let (high, low) = boot.as_u64_pair();
+    let words = [MAGIC ^ 0x80, high, low];
+    words.map(u64::to_ne_bytes).concat()
 }

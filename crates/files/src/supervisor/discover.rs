@@ -122,6 +122,7 @@ pub fn status_within(
     let mut look = RunSearch::new(run_dir, whose);
     look.by_notes(run_dir)?;
     look.by_tables(run_dir);
+    look.by_strange_tables(run_dir);
     look.by_sockets();
     Ok(look.found(limit))
 }
@@ -181,6 +182,28 @@ impl RunSearch {
         }
     }
 
+    /// Runs of another version of forebay: what their tables say is not known, but which processes
+    /// have them is.
+    fn by_strange_tables(&mut self, run_dir: &Path) {
+        let Ok(boot) = crate::boot::id() else { return };
+        let is_wanted = |user| self.whose == RunScope::All || user == self.user;
+        let places = [Path::new(SHARED_DIR), run_dir];
+        let tables = places.map(|place| absorbed::strange_of_users(place, is_wanted, boot));
+        for table in tables.into_iter().flatten() {
+            let all = table.processes();
+            let supervisors = all.iter().filter(|process| process.writes);
+            let supervisors: Vec<u32> = supervisors.map(|process| process.id).collect();
+            if supervisors.is_empty() && !all.is_empty() {
+                let named = |id| (id, processes::name_of_process(id));
+                self.all.orphaned.push(OrphanedRun {
+                    pool: None,
+                    processes: all.into_iter().map(|process| named(process.id)).collect(),
+                });
+            }
+            self.all.silent.extend(supervisors);
+        }
+    }
+
     /// Asks all of them, each for so long.
     fn found(mut self, limit: Duration) -> FoundRuns {
         let asked = std::mem::take(&mut self.asked);
@@ -191,6 +214,9 @@ impl RunSearch {
         self.all.statuses.sort_by_key(|status| status.pid);
         self.all.silent.sort_unstable();
         self.all.silent.dedup();
+        let answered = &self.all.statuses;
+        let is_heard = |pid| answered.iter().any(|status| status.pid == pid);
+        self.all.silent.retain(|pid| !is_heard(*pid));
         self.all
     }
 
@@ -401,6 +427,40 @@ fn read(mut file: File) -> io::Result<SupervisorStatus> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run_files::TABLE_PREFIX;
+    use forebay_pool::media::Mapped;
+    use rustix::mm::ProtFlags;
+
+    #[test]
+    fn run_of_another_version_is_found_by_its_table() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(format!("{TABLE_PREFIX}x"));
+        let boot = crate::boot::id().unwrap();
+        let mut bytes = absorbed::head_of_another_layout(boot);
+        bytes.resize(size_of::<absorbed::TablePage>(), 0);
+        fs::write(&path, bytes).unwrap();
+        let found = || {
+            let mut look = RunSearch::new(dir.path(), RunScope::All);
+            look.by_strange_tables(dir.path());
+            look.all
+        };
+        let own = std::process::id();
+        let is_orphaned = |found: &FoundRuns| {
+            let mut processes = found.orphaned.iter().flat_map(|run| &run.processes);
+            processes.any(|(id, _)| *id == own)
+        };
+        let table = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .unwrap();
+        assert!(!found().silent.contains(&own) && !is_orphaned(&found()));
+        let client = Mapped::<absorbed::TablePage>::map_as(table.as_fd(), ProtFlags::READ).unwrap();
+        assert!(!found().silent.contains(&own) && is_orphaned(&found()));
+        drop(client);
+        let _supervisor = Mapped::<absorbed::TablePage>::map(table.as_fd()).unwrap();
+        assert!(found().silent.contains(&own) && !is_orphaned(&found()));
+    }
 
     #[test]
     fn socket_of_a_supervisor_is_known_by_its_line() {

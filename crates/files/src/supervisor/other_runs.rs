@@ -10,7 +10,8 @@ use super::{
     other_pools::{self, DeadRunRecords, WantedFile},
 };
 use crate::{
-    absorbed::{self, FileKey, TableView},
+    absorbed::{self, FileKey, StrangeTable, TableView},
+    marks,
     processes::NotedProcess,
     record::silence,
     run_files::TABLE_PREFIX,
@@ -104,16 +105,28 @@ impl RunTables {
 }
 
 /// Asks every other run that absorbs the file, given with the time when it was made, to let go of
-/// it, and waits.
+/// it, and waits. The file lies in this directory, and may be known to be open nowhere else.
 pub(super) fn let_go(
     shared: &SupervisorState,
     file: (FileKey, u64),
     wanted: WantedFile<'_>,
+    (directory, alone): (&Path, Result<bool, Errno>),
 ) -> OtherRunAnswer {
     let mut found = OtherRunAnswer::None;
     for path in shared.tables.others(&shared.table.path).iter() {
-        let Some((table, process)) = absorber(path, shared.boot, file, wanted.stat) else {
-            continue;
+        let (table, process) = match look_at(path, shared.boot, file, wanted.stat) {
+            None => continue,
+            Some(TableFinding::Absorber(table, process)) => (table, process),
+            Some(TableFinding::Strange(table)) => {
+                let is_marked = marks::are_possible(directory);
+                match of_another_version(path, &table, is_marked, alone) {
+                    OtherRunAnswer::None => continue,
+                    unheard @ OtherRunAnswer::Unheard(_) => return unheard,
+                    answer => found = answer,
+                }
+                thread::sleep(silence(true));
+                continue;
+            }
         };
         let who = format!("process {} of another forebay run", process.id);
         if table.is_alive() {
@@ -152,24 +165,57 @@ pub(super) fn let_go(
     found
 }
 
-/// The table at `path` and the process that absorbs the file by it, if it counts.
-fn absorber(
+/// What a table says of the file.
+enum TableFinding {
+    /// This process absorbs it.
+    Absorber(TableView, NotedProcess),
+    /// Nothing that is understood.
+    Strange(StrangeTable),
+}
+
+/// What a run of another version means for the file. What it absorbs is not known, and it
+/// understands no question. Of a file that nobody else has open, records may wait in its pool at
+/// most: the directory's marks say which that is ([`other_pools::check_marked`]). Where there can
+/// be none the file stays plain here, and what is written to it comes after a silence.
+fn of_another_version(
+    path: &Path,
+    table: &StrangeTable,
+    is_marked: bool,
+    alone: Result<bool, Errno>,
+) -> OtherRunAnswer {
+    let shown = path.display();
+    let is_alone = alone == Ok(true) || table.is_over();
+    if is_alone && is_marked {
+        return OtherRunAnswer::None;
+    }
+    if is_alone {
+        return OtherRunAnswer::LetGo(format!(
+            "records of it may wait in the pool of a run of another version of forebay. Start that run's program anew under this version; if it has ended, forebay recover its pool, and remove {shown}"
+        ));
+    }
+    OtherRunAnswer::Unheard(format!(
+        "a run that may absorb it is of another version of forebay ({shown}): start its program anew under this version first"
+    ))
+}
+
+/// What the table at `path` says of the file, if it counts.
+fn look_at(
     path: &Path,
     boot: Uuid,
     (key, born): (FileKey, u64),
     stat: &Stat,
-) -> Option<(TableView, NotedProcess)> {
+) -> Option<TableFinding> {
     let fd = absorbed::open_table(path).ok()?;
     let owner = rustix::fs::fstat(&fd).ok()?.st_uid;
     if !sys::may_write(owner, stat) {
         return None;
     }
-    let table = TableView::copy_of(fd.as_fd())
-        .ok()
-        .filter(|table| table.is_of(boot))?;
-    let process = table.holder_of(key, born)?;
+    let Ok(table) = TableView::copy_of(fd.as_fd()) else {
+        return StrangeTable::of(fd, boot).map(TableFinding::Strange);
+    };
+    let process = table.is_of(boot).then(|| table.holder_of(key, born))??;
     // As it was when it was copied. Of one whose supervisor died meanwhile asking fails.
-    Some((table, process))
+    Some(TableFinding::Absorber(table, process))
 }
 
 fn ask(socket_name: &[u8], (dev, ino): FileKey) -> Result<(), Errno> {
@@ -194,5 +240,49 @@ fn ask_once(socket_name: &[u8], (dev, ino): FileKey) -> Result<(), Errno> {
     match wire::receive::<SupervisorAnswer>(socket.as_fd())? {
         (SupervisorAnswer::Done, _) => Ok(()),
         _ => Err(Errno::ACCESS),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs, fs::File};
+
+    /// Promise (files): A run refuses to write to a file that is open elsewhere while a run of
+    /// another version of Forebay may absorb it.
+    #[test]
+    fn table_of_another_version_is_no_missing_table() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("table");
+        let boot = Uuid::from_u128(7);
+        fs::write(&path, absorbed::head_of_another_layout(boot)).unwrap();
+        let stat = rustix::fs::stat(&path).unwrap();
+        let found = |boot| look_at(&path, boot, ((8, 9), 5), &stat);
+        assert!(found(Uuid::from_u128(8)).is_none());
+        let of = |is_marked, alone| match found(boot) {
+            Some(TableFinding::Strange(table)) => {
+                of_another_version(&path, &table, is_marked, alone)
+            }
+            _ => panic!("it is not seen"),
+        };
+        let said = |alone| of(false, alone);
+        // Nobody has the table any more, but for a moment a child that another test starts.
+        let is_over = |_| {
+            thread::sleep(Duration::from_millis(10));
+            matches!(said(Ok(false)), OtherRunAnswer::LetGo(_))
+        };
+        assert!((0..500).any(is_over));
+        let _held = File::open(&path).unwrap();
+        for alone in [Ok(false), Err(Errno::ACCESS)] {
+            let OtherRunAnswer::Unheard(why) = said(alone) else {
+                panic!("{alone:?}");
+            };
+            assert!(why.contains("another version of forebay"), "{why}");
+        }
+        assert!(matches!(said(Ok(true)), OtherRunAnswer::LetGo(_)));
+        assert!(matches!(of(true, Ok(true)), OtherRunAnswer::None));
+        assert!(matches!(of(true, Ok(false)), OtherRunAnswer::Unheard(_)));
+        fs::write(&path, b"absorbed by nobody, of no version").unwrap();
+        assert!(found(boot).is_none());
     }
 }

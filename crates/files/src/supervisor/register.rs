@@ -312,7 +312,9 @@ impl RunState {
     ) -> Result<(), Refusal> {
         let alone = sys::alone(candidate.theirs.as_fd());
         let wanted = candidate.wanted();
-        match other_runs::let_go(shared, (candidate.key(), candidate.born), wanted) {
+        let directory = candidate.path.parent().unwrap_or(Path::new("/"));
+        let file = (candidate.key(), candidate.born);
+        match other_runs::let_go(shared, file, wanted, (directory, alone)) {
             OtherRunAnswer::None => {}
             OtherRunAnswer::LetGo(why) => {
                 outlast(candidate.theirs.as_fd());
@@ -320,7 +322,6 @@ impl RunState {
             }
             OtherRunAnswer::Unheard(why) => return Err(Refusal::Unheard(why)),
         }
-        let directory = candidate.path.parent().unwrap_or(Path::new("/"));
         other_pools::check_marked(shared, directory, wanted).inspect_err(|why| {
             complain_again(&format!("{}: {why}", candidate.path.display()));
             outlast(candidate.theirs.as_fd());
