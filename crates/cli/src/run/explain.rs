@@ -40,7 +40,9 @@ pub fn clean_end(status: &SupervisorStatus) -> Option<String> {
         paths.len()
     };
     let of_files = |n: usize| if n == 1 { "file" } else { "files" };
-    let syncs: u64 = status.files.iter().map(|file| file.syncs).sum();
+    // A program that has damaged the memory of the run may have left any count there.
+    let counts = status.files.iter().map(|file| file.syncs);
+    let syncs = counts.fold(0, u64::saturating_add);
     let what = match (paths(stayed), paths(became)) {
         (0, 0) => return None,
         (0, became) => format!(": {became} absorbed {} {PLAIN}", of_files(became)),
