@@ -146,9 +146,9 @@ struct FileSum {
 impl FileSum {
     fn add(&mut self, file: &FileStatus) {
         self.is_plain |= file.retired;
-        self.writes += file.writes;
-        self.bytes += file.bytes;
-        self.syncs += file.syncs;
+        self.writes = self.writes.saturating_add(file.writes);
+        self.bytes = self.bytes.saturating_add(file.bytes);
+        self.syncs = self.syncs.saturating_add(file.syncs);
         self.error = file.error.clone().or(self.error.take());
     }
 
