@@ -23,14 +23,20 @@ impl StoreCore {
         let LogTail::Pool(_) = &self.tail else {
             return Ok(());
         };
+        if !self.options.gc || self.log.reserve().is_short() {
+            return Ok(());
+        }
+        // The collector may have written since the log was flushed. From here on nobody does.
+        let mut progress = self.collector.collecting.lock();
+        self.tail.flush()?;
+        self.ingest_everything()?;
         let end = self.tail.drained();
         let extent = |file: &VlogFile| file.end().unwrap_or(end).saturating_sub(file.start);
         let files = self.log.files();
         let log_bytes: u64 = files.iter().map(|file| extent(file)).sum();
-        if !self.options.gc || !(GARBAGE_MIN..=LOG_MAX).contains(&log_bytes) {
+        if !(GARBAGE_MIN..=LOG_MAX).contains(&log_bytes) {
             return Ok(());
         }
-        let mut progress = self.collector.collecting.lock();
         let garbage = |file: &VlogFile| {
             let share = self.sample(file, file.start + extent(file)).garbage();
             (extent(file) as f64 * share) as u64
@@ -40,6 +46,8 @@ impl StoreCore {
         if garbage < GARBAGE_MIN || garbage < log_bytes / 2 {
             return Ok(());
         }
+        // What lies behind is cut off.
+        debug_assert_eq!(self.tail.tail(), end);
         self.log.complete_at(end)?;
         self.collect_everything(&mut progress, &mut GcReport::default())?;
         drop(progress);
