@@ -352,6 +352,11 @@ mod tests {
             .spawn()
             .unwrap();
         let pid = child.id();
+        // The kernel lets its parent go on before it shows the words.
+        let words = format!("/proc/{pid}/cmdline");
+        while !fs::read(&words).unwrap().starts_with(b"sh\0-c\0read") {
+            std::thread::yield_now();
+        }
         let (own, other) = (
             [PathBuf::from("/p/unit.pool")],
             [PathBuf::from("/p/other.pool")],
