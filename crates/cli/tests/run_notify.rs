@@ -453,5 +453,7 @@ fn a_program_with_another_root_or_rights_stays_plain() {
     let owned = sandbox.file("calls");
     std::os::unix::fs::chown(&owned, Some(65534), None).unwrap();
     mode(&owned, 0o4755);
-    said_of("./calls data 7", 7, &[stays, "another user"]);
+    said_of("env ./calls data 7", 7, &[stays, "another user"]);
+    // As the program itself it is refused.
+    said_of("./calls data 7", 126, &["setuid program of another user"]);
 }
