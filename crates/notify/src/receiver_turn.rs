@@ -1,9 +1,9 @@
 //! Whose turn it is to receive: one thread of the agent waits for a call at a time.
 //!
 //! The kernel wakes every thread that waits for a call when one comes (`recv_wait_event` waits
-//! non-exclusively), so a second waiting thread costs each call two switches of threads more. So
-//! one waits, the *receiver*, and does most calls itself. It passes its turn to another before a
-//! call that is likely to wait (an open of a log, a sync of a pool on a disk), and a
+//! non-exclusively), so each further thread that waits costs every call two more switches of
+//! threads. So one waits, the *receiver*, and does most calls itself. It passes its turn to another
+//! before a call that is likely to wait (an open of a log, a sync of a pool on a disk), and a
 //! [watch](ReceiverTurn::watch) passes it when any other call has taken a [tick](WATCH_TICK). A
 //! thread that is done with a call, and whose turn went on, parks.
 
@@ -151,13 +151,13 @@ mod tests {
 
     /// A thread that takes turns: it reports each call that it has received, and is told when that
     /// ends.
-    struct Worker {
+    struct TurnTaker {
         received: Receiver<ReceivedCall>,
         ends: Sender<()>,
     }
 
     /// A thread that receives whatever call it has the turn for, at once.
-    fn worker(turn: &Arc<ReceiverTurn>) -> Worker {
+    fn worker(turn: &Arc<ReceiverTurn>) -> TurnTaker {
         let (report, received) = mpsc::channel();
         let (ends, end) = mpsc::channel();
         let turn = Arc::clone(turn);
@@ -173,7 +173,7 @@ mod tests {
                 }
             }
         });
-        Worker { received, ends }
+        TurnTaker { received, ends }
     }
 
     /// Keeps a watch. It counts the threads that it would have started.
