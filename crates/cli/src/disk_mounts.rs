@@ -94,26 +94,6 @@ fn number(device: &str) -> Option<u64> {
     ))
 }
 
-/// Why what the disk says it has may be lost all the same, if the kernel lets it be known.
-pub fn doubt(disk: &str) -> Option<String> {
-    let about = Path::new("/sys/block").join(disk);
-    let read = |name: &str| fs::read_to_string(about.join(name)).unwrap_or_default();
-    let model = read("device/model");
-    // Amazon's, Google's and Microsoft's.
-    let local = ["Instance Storage", "nvme_card", "NVMe Direct Disk"];
-    if local
-        .iter()
-        .any(|name| model.contains(name) && !model.contains("nvme_card-pd"))
-    {
-        return Some(format!(
-            "{disk} ({}) is gone with this machine",
-            model.trim()
-        ));
-    }
-    let is_usb = fs::canonicalize(&about).is_ok_and(|at| at.to_string_lossy().contains("/usb"));
-    (is_usb || read("removable").trim() == "1").then(|| format!("{disk} can be pulled out"))
-}
-
 /// Disks and partitions that nothing uses, and on which nothing is found. They are read, and that
 /// is all.
 pub fn unused() -> Vec<PathBuf> {

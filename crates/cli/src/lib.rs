@@ -7,6 +7,7 @@
 //! error.
 
 mod completions;
+mod disk_loss;
 mod disk_mounts;
 mod doctor;
 mod encoding;

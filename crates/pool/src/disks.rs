@@ -27,6 +27,8 @@ const MODEL_IN_MEMORY: &str = "scsi_debug";
 pub struct BackingStore {
     /// Names of disks. None is known of a network file system, for instance.
     pub disks: BTreeSet<String>,
+    /// Names of what lies between: arrays, volumes of the device mapper.
+    pub layers: BTreeSet<String>,
     /// What is memory, in words: gone after a power cut.
     pub memory: BTreeSet<String>,
 }
@@ -120,10 +122,14 @@ impl BackingStore {
         for slave in &below {
             self.add_block(slave, layers);
         }
-        if below.is_empty()
-            && let Some(name) = at.file_name()
-        {
-            self.add_bottom(at, &name.to_string_lossy());
+        let Some(name) = at.file_name().map(|name| name.to_string_lossy()) else {
+            return;
+        };
+        match below.is_empty() {
+            true => self.add_bottom(at, &name),
+            false => {
+                self.layers.insert(name.into_owned());
+            }
         }
     }
 

@@ -1,7 +1,10 @@
 //! Where a pool on a disk could lie, and what it would bring. What is measured is written to, so
 //! that is the directory of the data and what the user names beside it; the other disks are listed.
 
-use crate::disk_mounts::{self, DiskMount};
+use crate::{
+    disk_loss::DiskLoss,
+    disk_mounts::{self, DiskMount},
+};
 use forebay_pool::disks::BackingStore;
 use forebay_probe::{
     disk::{
@@ -57,6 +60,8 @@ pub struct CandidateSpot {
     pub kind: String,
     /// It is on the disk that has the data; none if that cannot be told.
     pub same_disk: Option<bool>,
+    /// The disks and arrays below it, and what each survives.
+    pub losses: Vec<DiskLoss>,
     /// What speaks against keeping acknowledged writes there.
     pub warnings: Vec<String>,
     /// It is memory: no pool on a disk can lie there.
@@ -88,10 +93,8 @@ impl CandidateSpot {
         let memory = memory.map(|what| {
             format!("it lies in memory ({what}): a power cut takes what is there, so no pool on a disk can be made there")
         });
-        let doubts = ground
-            .disks
-            .iter()
-            .filter_map(|disk| disk_mounts::doubt(disk));
+        let losses = DiskLoss::below(&ground);
+        let doubts = losses.iter().filter_map(|loss| loss.doubt.clone());
         Self {
             directory: mount.point.clone(),
             device: mount.source.clone(),
@@ -99,6 +102,7 @@ impl CandidateSpot {
             same_disk: is_known.then_some(is_same),
             in_memory: !ground.memory.is_empty(),
             warnings: memory.chain(doubts).collect(),
+            losses,
             trouble: None,
         }
     }
@@ -125,6 +129,7 @@ impl CandidateSpot {
             device: "?".to_owned(),
             kind: "?".to_owned(),
             same_disk: None,
+            losses: Vec::new(),
             warnings: Vec::new(),
             in_memory: false,
             trouble: Some(why),
@@ -137,8 +142,12 @@ impl CandidateSpot {
             Some(false) => "another disk than the data's",
             None => "whether on the data's disk is not known",
         };
+        let losses = self.losses.iter();
+        let losses: String = losses
+            .map(|loss| format!("; {}: {}", loss.disk, loss.told))
+            .collect();
         format!(
-            "{} ({} on {}, {which})",
+            "{} ({} on {}, {which}{losses})",
             self.directory.display(),
             self.kind,
             self.device
