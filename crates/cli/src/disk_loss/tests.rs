@@ -138,7 +138,7 @@ fn what_may_be_memory_or_may_go_is_doubted() {
 }
 
 #[test]
-fn a_disk_of_which_nothing_is_known_is_the_machines_or_its_hosts() {
+fn any_other_disk_is_the_machines_or_its_hosts() {
     let shown = ShownKernel::new()
         .has("sda", &[("removable", "0")])
         .has("vda", &[("removable", "0")])
