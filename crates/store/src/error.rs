@@ -181,6 +181,26 @@ pub enum StoreError {
         /// The limit.
         bytes_max: usize,
     },
+    /// What a transaction has read was changed before it was committed.
+    #[error(
+        "the transaction was not committed, and nothing of it was done: what it read of the key \"{}\" was changed by another writer meanwhile. Run it again",
+        shown(key)
+    )]
+    Conflict {
+        /// The key: one that it read, or that came into a range that it read, or left it.
+        key: Vec<u8>,
+    },
+    /// The value of a key that was to be incremented is no number, or too large a one.
+    #[error(
+        "the counter \"{}\" is as it was: it has {found}, and a counter is a number of 64 bits, 8 bytes with the lowest first. Delete the key or put such a number there",
+        shown(key)
+    )]
+    NotACounter {
+        /// The key.
+        key: Vec<u8>,
+        /// What it has.
+        found: String,
+    },
     /// The disk cannot take what the pool holds.
     #[error(
         "the write was not done: the value log cannot be written ({reason}). What was acknowledged before is safe in the pool; {}",
@@ -239,6 +259,15 @@ pub enum StoreError {
 impl fmt::Debug for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+/// A key in a message: its beginning, if it is long.
+fn shown(key: &[u8]) -> String {
+    const SHOWN: usize = 100;
+    match key.split_at_checked(SHOWN) {
+        None => key.escape_ascii().to_string(),
+        Some((start, _)) => format!("{}… ({} bytes)", start.escape_ascii(), key.len()),
     }
 }
 
@@ -324,6 +353,7 @@ impl StoreError {
             Self::Stalled { .. }
                 | Self::Full { .. }
                 | Self::BatchTooLarge { .. }
+                | Self::Conflict { .. }
                 | Self::ReadOnly { .. }
         )
     }

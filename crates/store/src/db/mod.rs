@@ -2,7 +2,7 @@
 //!
 //! | thread | does | in |
 //! |---|---|---|
-//! | writers | append to the log's tail, insert into the active chunk | `write` |
+//! | writers | append to the log's tail, insert into the active chunk | `write`, `update`, `transaction` |
 //! | readers | look into the view, read the log | `read`, `scan` |
 //! | drain (two) | move sealed segments from the pool to the files | `log::drain` |
 //! | index | sorts frozen chunks and merges them into the index | `indexer` |
@@ -24,12 +24,15 @@ mod indexer;
 mod locks;
 mod open;
 mod range;
+mod range_watch;
 mod read;
 mod recovery;
 mod sample;
 mod scan;
 mod snapshot;
 mod threads;
+mod transaction;
+mod update;
 mod value;
 mod verify;
 mod write;
@@ -37,6 +40,7 @@ mod write;
 pub use range::ScanRange;
 pub use scan::Scan;
 pub use snapshot::Snapshot;
+pub use transaction::{Transaction, TransactionScan};
 pub use value::Value;
 pub use write::Batch;
 
@@ -60,6 +64,7 @@ use forebay_pool::{Lsn, WaitMeter, media::ProcessMark};
 use gc::Collector;
 use open::StoreLock;
 use parking_lot::{Condvar, Mutex};
+use range_watch::RangeWatches;
 use snapshot::Snapshots;
 use std::{
     hash::BuildHasher,
@@ -123,6 +128,9 @@ pub(crate) struct StoreCore {
     /// An empty chunk, its memory touched, for the next freeze.
     spare: Mutex<Option<Chunk>>,
     snapshots: Arc<Snapshots>,
+    range_watches: RangeWatches,
+    /// Held by a transaction that has met several conflicts, while it runs again.
+    turn: Mutex<()>,
     collector: Collector,
     background: BackgroundThreads,
     /// Held by drain threads while they take a segment and its place.

@@ -100,10 +100,7 @@ impl Store {
 
 impl StoreCore {
     fn get(&self, key: &[u8]) -> Result<Option<Value>, StoreError> {
-        self.find(key, |address| match self.kept(address) {
-            None => self.read(key, address),
-            kept => Ok(kept),
-        })
+        self.find(key, |address| self.value_if_there(key, address))
     }
 
     /// As [`get`](Self::get), into `buffer`; where in it the value is.
@@ -175,13 +172,25 @@ impl StoreCore {
         moment: &SnapshotMoment,
         key: &[u8],
     ) -> Result<Option<Value>, StoreError> {
+        let address = self.address_in(moment, key)?;
+        address.map(|at| self.value_in(key, at)).transpose()
+    }
+
+    /// Where the key's value is as of a snapshot.
+    pub(super) fn address_in(
+        &self,
+        moment: &SnapshotMoment,
+        key: &[u8],
+    ) -> Result<Option<RecordAddress>, StoreError> {
         self.check_process()?;
-        let Some(address) = live(moment.find(self.hash(key), key)?) else {
-            return Ok(None);
-        };
+        Ok(live(moment.find(self.hash(key), key)?))
+    }
+
+    /// The value at such an address, from the cache if it is there.
+    pub(super) fn value_in(&self, key: &[u8], address: RecordAddress) -> Result<Value, StoreError> {
         match self.kept(address) {
-            None => self.value_at(key, address).map(Some),
-            kept => Ok(kept),
+            None => self.value_at(key, address),
+            Some(kept) => Ok(kept),
         }
     }
 
@@ -191,8 +200,7 @@ impl StoreCore {
         moment: &SnapshotMoment,
         key: &[u8],
     ) -> Result<bool, StoreError> {
-        self.check_process()?;
-        Ok(live(moment.find(self.hash(key), key)?).is_some())
+        Ok(self.address_in(moment, key)?.is_some())
     }
 
     /// The same as [`get_in`](Self::get_in), from where it lies.
@@ -211,6 +219,19 @@ impl StoreCore {
     pub(super) fn value_at(&self, key: &[u8], address: RecordAddress) -> Result<Value, StoreError> {
         self.read(key, address)?
             .ok_or_else(|| self.missing(address))
+    }
+
+    /// The value at an address, from the cache if it is there. `None` if it is nowhere (any more).
+    #[inline]
+    pub(super) fn value_if_there(
+        &self,
+        key: &[u8],
+        address: RecordAddress,
+    ) -> Result<Option<Value>, StoreError> {
+        match self.kept(address) {
+            None => self.read(key, address),
+            kept => Ok(kept),
+        }
     }
 
     /// The value at an address, if it is in the cache.

@@ -22,8 +22,8 @@ mod session;
 pub(super) use directory::{StoreLock, lock_backups};
 
 use super::{
-    BackgroundThreads, Store, StoreCore, gc::Collector, locks::Locks, snapshot::Snapshots,
-    threads::RunningThreads,
+    BackgroundThreads, Store, StoreCore, gc::Collector, locks::Locks, range_watch::RangeWatches,
+    snapshot::Snapshots, threads::RunningThreads,
 };
 use crate::{
     disk::{Disk, RealDisk, SyncMeter},
@@ -213,6 +213,8 @@ impl OpeningSession<'_> {
             view_change: Mutex::default(),
             spare: Mutex::default(),
             snapshots: Arc::new(Snapshots::default()),
+            range_watches: RangeWatches::default(),
+            turn: Mutex::default(),
             collector: Collector::default(),
             background: BackgroundThreads::default(),
             drain_order: Mutex::default(),
