@@ -1,6 +1,6 @@
 //! Measurement of transactions and what they cost others, not a check: `cargo test --release -p
-//! forebay-store --test transaction_speed -- --ignored --nocapture`, with `KEYS` (thousands, default
-//! 200), `ROUNDS` (thousands, default 200) and `THREADS` (default 2). The pool is emulated.
+//! forebay-store --test transaction_speed -- --ignored --nocapture`, with `KEYS` (thousands,
+//! default 200), `ROUNDS` (thousands, default 200) and `THREADS` (default 2). The pool is emulated.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 use forebay_pool::PoolOptions;
 use forebay_store::{ScanRange, Store, StoreError, StoreOptions};

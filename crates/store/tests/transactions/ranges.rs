@@ -117,7 +117,7 @@ fn a_value_that_was_only_moved_is_no_conflict() {
         );
         // Most of each file is garbage, once: the values are as they were in the end.
         for round in [1, 0] {
-            for i in (0..400).filter(|i| i % 10 != 0) {
+            for i in (0..400).filter(|i: &u32| !i.is_multiple_of(10)) {
                 store
                     .put(&key(i), &[(i % 200) as u8 + round; 3000])
                     .unwrap();

@@ -235,7 +235,7 @@ fn do_now(store: &Store, model: &mut Model, step: &Step) {
                 let mut longer = old.unwrap_or_default().to_vec();
                 longer.push(of);
                 // Now and then it is deleted.
-                (longer.len() % 5 != 0).then_some(longer)
+                (!longer.len().is_multiple_of(5)).then_some(longer)
             };
             let new = longer(model.get(&key(number)).map(Vec::as_slice));
             assert_eq!(store.update(&key(number), longer).unwrap(), new);

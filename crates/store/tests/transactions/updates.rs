@@ -59,7 +59,11 @@ fn of_several_swaps_one_is_done() {
             for thread in 0..THREADS {
                 let (store, old, swapped) = (&store, &old, &swapped);
                 // Some are large, in files of their own.
-                let bytes = if thread % 2 == 0 { 1000 } else { 70_000 };
+                let bytes = if thread.is_multiple_of(2) {
+                    1000
+                } else {
+                    70_000
+                };
                 let new = vec![round as u8; bytes];
                 scope.spawn(move || {
                     let done = store.compare_and_swap("key", old.as_deref(), Some(&new));
