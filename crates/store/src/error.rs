@@ -181,6 +181,14 @@ pub enum StoreError {
         /// The limit.
         bytes_max: usize,
     },
+    /// What a reader looks for was there, and the store's owner has removed it since.
+    #[error("store {} was changed by the process that has it open while it was read ({what}). Refresh the reader and read again", dir.display())]
+    Outdated {
+        /// The store.
+        dir: PathBuf,
+        /// What was found.
+        what: String,
+    },
     /// What a transaction has read was changed before it was committed.
     #[error(
         "the transaction was not committed, and nothing of it was done: what it read of the key \"{}\" was changed by another writer meanwhile. Run it again",
@@ -319,7 +327,7 @@ fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         StorageFull | QuotaExceeded => "; make room and try again",
         PermissionDenied | ReadOnlyFilesystem => {
-            "; a store is written to even when it is only read: make the directory writable for this user"
+            "; opening a store writes to it: make the directory writable for this user, or open the store for reading alone (StoreOptions::open_read_only)"
         }
         NotFound => "; the store's directory or a file in it was removed: restore it from a backup",
         IsADirectory => "; a directory stands where a file is needed: move it away",

@@ -49,6 +49,8 @@
 //! [`compare_and_swap`](Store::compare_and_swap), [`update`](Store::update) and
 //! [`increment`](Store::increment).
 //!
+//! Other processes [read](StoreOptions::open_read_only) a store that one has open.
+//!
 //! Keys and values are appended to a log; an index leads from each key to its newest record. The
 //! log's end lies in a [`forebay_pool::Pool`]: on persistent memory a put is durable after a memory
 //! copy, [on a disk](forebay_pool::PoolOptions::on_disk) after one write that all threads share
@@ -86,7 +88,9 @@ mod options;
 mod salvage;
 mod stats;
 
-pub use db::{Batch, Scan, ScanRange, Snapshot, Store, Transaction, TransactionScan, Value};
+pub use db::{
+    Batch, ReadOnlyStore, Scan, ScanRange, Snapshot, Store, Transaction, TransactionScan, Value,
+};
 pub use error::StoreError;
 pub use index::IndexStats;
 pub use index_error::{IndexCause, IndexError};

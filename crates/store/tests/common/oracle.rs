@@ -1,7 +1,7 @@
 //! Writers whose every operation is known, and what their keys may be after a crash.
 
 use super::Rng;
-use forebay_store::{Batch, ScanRange, Store};
+use forebay_store::{Batch, Scan, ScanRange, Store};
 use std::{
     cell::RefCell,
     collections::{BTreeMap, HashMap},
@@ -138,9 +138,12 @@ impl Known {
 
     /// The one allowed state of each writer that the store is in.
     pub fn judge(&self, store: &Store, when: &str) -> Vec<State> {
-        let found: BTreeMap<Vec<u8>, Vec<u8>> = store
-            .scan(ScanRange::all())
-            .unwrap()
+        self.judge_pairs(store.scan(ScanRange::all()).unwrap(), when)
+    }
+
+    /// The same of a scan of all keys.
+    pub fn judge_pairs(&self, pairs: Scan, when: &str) -> Vec<State> {
+        let found: BTreeMap<Vec<u8>, Vec<u8>> = pairs
             .map(|pair| pair.map(|(key, value)| (key, value.into_vec())).unwrap())
             .collect();
         // Many states share most of their values.

@@ -17,6 +17,7 @@
 mod directory;
 mod lane;
 mod log_end;
+mod look;
 mod session;
 
 pub(super) use directory::{StoreLock, lock_backups};
@@ -34,7 +35,7 @@ use crate::{
     options::{Durability, StoreOptions},
 };
 use arc_swap::ArcSwap;
-use forebay_pool::{Pool, media::ProcessMark};
+use forebay_pool::{Pool, Recovered, media::ProcessMark};
 use log_end::OpenedLog;
 use parking_lot::Mutex;
 use session::OpeningSession;
@@ -153,7 +154,8 @@ impl Store {
             epoch,
         } = session.open_log(lane)?;
         let shared = Arc::new(session.shared(tail, large, meter));
-        shared.replay(files_end, recovered.as_ref())?;
+        let left = recovered.iter().flat_map(Recovered::records);
+        shared.replay(files_end, left)?;
         forebay_pool::failpoint!("store:replayed");
         drop(recovered);
         // Only now that all is found well is anything removed.
