@@ -105,7 +105,7 @@ pub use lane::{
 pub use media::PoolPersistence;
 #[doc(hidden)]
 pub use monotonic::MonotonicTime;
-pub use pool::{ClaimOptions, Pool, PoolOptions};
+pub use pool::{ClaimOptions, LaneCopy, Pool, PoolOptions};
 pub use shared::{CompleteSegment, Member, SharedLane};
 #[doc(hidden)]
 pub use stack::with_room;

@@ -181,6 +181,34 @@ pub enum StoreError {
         /// The limit.
         bytes_max: usize,
     },
+    /// What a reader looks for was there, and the store's owner has removed it since.
+    #[error("store {} was changed by the process that has it open while it was read ({what}). Refresh the reader and read again", dir.display())]
+    Outdated {
+        /// The store.
+        dir: PathBuf,
+        /// What was found.
+        what: String,
+    },
+    /// What a transaction has read was changed before it was committed.
+    #[error(
+        "the transaction was not committed, and nothing of it was done: what it read of the key \"{}\" was changed by another writer meanwhile. Run it again",
+        shown(key)
+    )]
+    Conflict {
+        /// The key: one that it read, or that came into a range that it read, or left it.
+        key: Vec<u8>,
+    },
+    /// The value of a key that was to be incremented is no number, or too large a one.
+    #[error(
+        "the counter \"{}\" is as it was: it has {found}, and a counter is a number of 64 bits, 8 bytes with the lowest first. Delete the key or put such a number there",
+        shown(key)
+    )]
+    NotACounter {
+        /// The key.
+        key: Vec<u8>,
+        /// What it has.
+        found: String,
+    },
     /// The disk cannot take what the pool holds.
     #[error(
         "the write was not done: the value log cannot be written ({reason}). What was acknowledged before is safe in the pool; {}",
@@ -242,6 +270,15 @@ impl fmt::Debug for StoreError {
     }
 }
 
+/// A key in a message: its beginning, if it is long.
+fn shown(key: &[u8]) -> String {
+    const SHOWN: usize = 100;
+    match key.split_at_checked(SHOWN) {
+        None => key.escape_ascii().to_string(),
+        Some((start, _)) => format!("{}… ({} bytes)", start.escape_ascii(), key.len()),
+    }
+}
+
 /// Who has a store open, and what to do.
 const fn who_has_it(here: bool) -> &'static str {
     match here {
@@ -290,7 +327,7 @@ fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         StorageFull | QuotaExceeded => "; make room and try again",
         PermissionDenied | ReadOnlyFilesystem => {
-            "; a store is written to even when it is only read: make the directory writable for this user"
+            "; opening a store writes to it: make the directory writable for this user, or open the store for reading alone (StoreOptions::open_read_only)"
         }
         NotFound => "; the store's directory or a file in it was removed: restore it from a backup",
         IsADirectory => "; a directory stands where a file is needed: move it away",
@@ -324,6 +361,7 @@ impl StoreError {
             Self::Stalled { .. }
                 | Self::Full { .. }
                 | Self::BatchTooLarge { .. }
+                | Self::Conflict { .. }
                 | Self::ReadOnly { .. }
         )
     }

@@ -106,6 +106,22 @@ impl LargeValues {
         Ok(values)
     }
 
+    /// Those of a store that is only read: they are met one by one.
+    pub(crate) fn reading(disk: Arc<dyn Disk>, store_dir: &Path, store: Uuid) -> Self {
+        let dir = store_dir.join(DIR);
+        // Held from now on. Without it no value is found.
+        let _ = disk.create_dir(&dir);
+        Self {
+            dir,
+            disk,
+            store,
+            next: AtomicU64::new(1),
+            in_flight: Mutex::default(),
+            bytes: AtomicU64::new(0),
+            files: AtomicU64::new(0),
+        }
+    }
+
     /// The file of value `id`.
     pub(crate) fn path(&self, id: u64) -> PathBuf {
         self.dir.join(file_name(id))

@@ -45,6 +45,12 @@
 //! # }
 //! ```
 //!
+//! What depends on what was read is done by a [transaction](Store::transaction), or for one key by
+//! [`compare_and_swap`](Store::compare_and_swap), [`update`](Store::update) and
+//! [`increment`](Store::increment).
+//!
+//! Other processes [read](StoreOptions::open_read_only) a store that one has open.
+//!
 //! Keys and values are appended to a log; an index leads from each key to its newest record. The
 //! log's end lies in a [`forebay_pool::Pool`]: on persistent memory a put is durable after a memory
 //! copy, [on a disk](forebay_pool::PoolOptions::on_disk) after one write that all threads share
@@ -82,7 +88,9 @@ mod options;
 mod salvage;
 mod stats;
 
-pub use db::{Batch, Scan, ScanRange, Snapshot, Store, Value};
+pub use db::{
+    Batch, ReadOnlyStore, Scan, ScanRange, Snapshot, Store, Transaction, TransactionScan, Value,
+};
 pub use error::StoreError;
 pub use index::IndexStats;
 pub use index_error::{IndexCause, IndexError};

@@ -9,11 +9,13 @@
 //! * `open`: what is read before a pool is believed, and what is repaired then;
 //! * `claim`: how an owner gets its lane, from the pool lock to the first append of its session;
 //! * `lanes`: the table of lanes as the pool looks at it;
-//! * `segments`: the map of segments, and segments changing hands.
+//! * `segments`: the map of segments, and segments changing hands;
+//! * `copy_lane`: a lane's log for who reads beside its owner.
 //!
 //! Format: docs/pool-format.md. The lock order is the one of [`core`](crate::core).
 
 mod claim;
+mod copy_lane;
 mod create;
 mod device;
 mod lanes;
@@ -23,6 +25,7 @@ mod segments;
 
 pub use claim::ClaimOptions;
 pub(crate) use claim::ClaimedLane;
+pub use copy_lane::LaneCopy;
 pub use options::PoolOptions;
 
 use crate::{

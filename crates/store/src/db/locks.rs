@@ -10,9 +10,12 @@
 
 use crate::memtable::Chunk;
 use parking_lot::{Mutex, MutexGuard};
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering::Relaxed},
+use std::{
+    ops::{Deref, DerefMut},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
 };
 
 /// Keys' locks; a power of two.
@@ -68,16 +71,55 @@ impl Locks {
         numbers.into_iter().map(lock).collect()
     }
 
+    /// Locks this thread's stripe, or `all`.
+    pub(super) fn hold(&self, all: bool) -> HeldStripes<'_> {
+        match all {
+            false => HeldStripes::Own(self.stripe().lock()),
+            true => HeldStripes::All(self.stripes().map(Mutex::lock).collect()),
+        }
+    }
+
     /// This thread's.
     #[inline]
     pub(super) fn stripe(&self) -> &Mutex<Writers> {
-        &self.stripes[thread_number() % STRIPES].0
+        &self.stripes[own_stripe()].0
     }
 
     /// All there are.
     pub(super) fn stripes(&self) -> impl Iterator<Item = &Mutex<Writers>> {
         self.stripes.iter().map(|stripe| &stripe.0)
     }
+}
+
+/// Stripes that are locked: this thread's or all, as which they are its own one.
+pub(super) enum HeldStripes<'l> {
+    Own(MutexGuard<'l, Writers>),
+    All(Vec<MutexGuard<'l, Writers>>),
+}
+
+impl Deref for HeldStripes<'_> {
+    type Target = Writers;
+
+    fn deref(&self) -> &Writers {
+        match self {
+            Self::Own(own) => own,
+            Self::All(all) => &all[own_stripe()],
+        }
+    }
+}
+
+impl DerefMut for HeldStripes<'_> {
+    fn deref_mut(&mut self) -> &mut Writers {
+        match self {
+            Self::Own(own) => own,
+            Self::All(all) => &mut all[own_stripe()],
+        }
+    }
+}
+
+#[inline]
+fn own_stripe() -> usize {
+    thread_number() % STRIPES
 }
 
 /// The number of a key's lock. A chunk takes the key's shard from the lowest bits.

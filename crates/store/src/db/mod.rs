@@ -2,7 +2,7 @@
 //!
 //! | thread | does | in |
 //! |---|---|---|
-//! | writers | append to the log's tail, insert into the active chunk | `write` |
+//! | writers | append to the log's tail, insert into the active chunk | `write`, `update`, `transaction` |
 //! | readers | look into the view, read the log | `read`, `scan` |
 //! | drain (two) | move sealed segments from the pool to the files | `log::drain` |
 //! | index | sorts frozen chunks and merges them into the index | `indexer` |
@@ -24,19 +24,25 @@ mod indexer;
 mod locks;
 mod open;
 mod range;
+mod range_watch;
 mod read;
+mod reading;
 mod recovery;
 mod sample;
 mod scan;
 mod snapshot;
 mod threads;
+mod transaction;
+mod update;
 mod value;
 mod verify;
 mod write;
 
 pub use range::ScanRange;
+pub use reading::ReadOnlyStore;
 pub use scan::Scan;
 pub use snapshot::Snapshot;
+pub use transaction::{Transaction, TransactionScan};
 pub use value::Value;
 pub use write::Batch;
 
@@ -60,6 +66,7 @@ use forebay_pool::{Lsn, WaitMeter, media::ProcessMark};
 use gc::Collector;
 use open::StoreLock;
 use parking_lot::{Condvar, Mutex};
+use range_watch::RangeWatches;
 use snapshot::Snapshots;
 use std::{
     hash::BuildHasher,
@@ -123,6 +130,9 @@ pub(crate) struct StoreCore {
     /// An empty chunk, its memory touched, for the next freeze.
     spare: Mutex<Option<Chunk>>,
     snapshots: Arc<Snapshots>,
+    range_watches: RangeWatches,
+    /// Held by a transaction that has met several conflicts, while it runs again.
+    turn: Mutex<()>,
     collector: Collector,
     background: BackgroundThreads,
     /// Held by drain threads while they take a segment and its place.
@@ -192,7 +202,7 @@ impl StoreCore {
         let (index, drain) = self.background.brake.waits();
         let segment = match &self.tail {
             LogTail::Pool(lane) => lane.blocked().into(),
-            LogTail::Resident(_) | LogTail::File(_) => WaitStats::default(),
+            LogTail::Resident(_) | LogTail::File(_) | LogTail::ReadOnly(_) => WaitStats::default(),
         };
         WriterWaits {
             index,
@@ -286,66 +296,71 @@ impl Store {
     /// ```
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let shared = &*self.shared;
-        if let Err(forked) = shared.check_process() {
+        self.shared.stats()
+    }
+}
+
+impl StoreCore {
+    fn stats(&self) -> Stats {
+        if let Err(forked) = self.check_process() {
             return Stats {
                 trouble: Some(forked.to_string()),
                 ..Stats::default()
             };
         }
-        let view = shared.view.load();
+        let view = self.view.load();
         let chunks = || view.chunks();
-        let (sync_calls, sync_seconds, sync_cpu_seconds) = shared
+        let (sync_calls, sync_seconds, sync_cpu_seconds) = self
             .meter
             .as_ref()
             .map_or((0, 0.0, 0.0), |meter| meter.read());
-        let (large_value_bytes, large_value_files) = shared.large.size();
-        let value_log_bytes = shared.log.disk_bytes();
-        shared.look_first();
-        let garbage = shared.collector.estimate();
-        let index_trouble = shared.background.state.lock().index_trouble.clone();
+        let (large_value_bytes, large_value_files) = self.large.size();
+        let value_log_bytes = self.log.disk_bytes();
+        self.look_first();
+        let garbage = self.collector.estimate();
+        let index_trouble = self.background.state.lock().index_trouble.clone();
         Stats {
-            writes: shared
+            writes: self
                 .locks
                 .stripes()
                 .map(|stripe| stripe.lock().writes)
                 .sum(),
-            variant: match shared.options.resident {
-                true => format!("resident, {}", shared.options.durability),
-                false => shared.options.durability.to_string(),
+            variant: match self.options.resident {
+                true => format!("resident, {}", self.options.durability),
+                false => self.options.durability.to_string(),
             },
-            survives: shared.survives.clone(),
-            log_tail: shared.tail.tail(),
-            log_drained: shared.tail.drained(),
-            log_indexed: shared.watermark(),
+            survives: self.survives.clone(),
+            log_tail: self.tail.tail(),
+            log_drained: self.tail.drained(),
+            log_indexed: self.watermark(),
             value_log_bytes,
-            value_log_files: shared.log.files().len() as u64,
+            value_log_files: self.log.files().len() as u64,
             large_value_bytes,
             large_value_files,
             garbage_bytes: garbage.garbage_bytes,
             space_amplification: garbage.space_amplification(),
-            gc_relocated_bytes: shared.collector.relocated_bytes(),
-            gc_files_removed: shared.collector.files_removed(),
+            gc_relocated_bytes: self.collector.relocated_bytes(),
+            gc_files_removed: self.collector.files_removed(),
             memtable_bytes: chunks().map(|chunk| chunk.bytes() as u64).sum(),
-            memory_bytes_max: (shared.options.memtable_bytes * StoreOptions::CHUNKS_MAX) as u64
-                + shared.options.cache_bytes,
+            memory_bytes_max: (self.options.memtable_bytes * StoreOptions::CHUNKS_MAX) as u64
+                + self.options.cache_bytes,
             memtable_keys: chunks().map(|chunk| chunk.len() as u64).sum(),
-            scan_passed_keys: shared.background.scan_passed.load(Relaxed),
-            waits: shared.waits(),
-            index: shared.index.stats(),
+            scan_passed_keys: self.background.scan_passed.load(Relaxed),
+            waits: self.waits(),
+            index: self.index.stats(),
             sync_calls,
             sync_seconds,
             sync_cpu_seconds,
-            set_aside: shared.collector.set_aside(),
-            leftovers: shared.log.leftovers(),
-            given_up: shared.given_up.said(),
-            trouble: (shared.tail.failed())
+            set_aside: self.collector.set_aside(),
+            leftovers: self.log.leftovers(),
+            given_up: self.given_up.said(),
+            trouble: (self.tail.failed())
                 .map(|failed| failed.to_string())
                 .or(index_trouble)
-                .or_else(|| shared.log.reserve().is_short().then(|| shared.why_full()))
-                .or_else(|| shared.tail.stalled())
-                .or_else(|| shared.refused())
-                .or_else(|| shared.collector.trouble()),
+                .or_else(|| self.log.reserve().is_short().then(|| self.why_full()))
+                .or_else(|| self.tail.stalled())
+                .or_else(|| self.refused())
+                .or_else(|| self.collector.trouble()),
         }
     }
 }

@@ -87,6 +87,25 @@ impl ScanRange {
         (low, high.max(low))
     }
 
+    /// True if the key is one of them.
+    pub(super) fn contains(&self, key: &[u8]) -> bool {
+        let bounds = (
+            self.from.as_ref().map(Vec::as_slice),
+            self.to.as_ref().map(Vec::as_slice),
+        );
+        bounds.contains(key)
+    }
+
+    /// True if no key is, by the bounds alone.
+    pub(super) fn is_empty(&self) -> bool {
+        use Bound::{Excluded, Included, Unbounded};
+        match (&self.from, &self.to) {
+            (Unbounded, _) | (_, Unbounded) => false,
+            (Included(from), Included(to)) => from > to,
+            (Included(from) | Excluded(from), Included(to) | Excluded(to)) => from >= to,
+        }
+    }
+
     /// What is left of the range behind `key`, in its direction.
     pub(super) fn go_on_behind(&mut self, key: Vec<u8>) {
         match self.reversed {
@@ -107,5 +126,26 @@ mod tests {
         assert_eq!(end(b"a\xff\xff"), Bound::Excluded(b"b".to_vec()));
         assert_eq!(end(b"\xff"), Bound::Unbounded);
         assert_eq!(end(b""), Bound::Unbounded);
+    }
+
+    #[test]
+    fn a_range_without_keys_contains_none() {
+        use Bound::{Excluded, Included, Unbounded};
+        let keys: [&[u8]; 3] = [b"a", b"b", b"c"];
+        let bounds = || {
+            let ends = keys.iter().flat_map(|&key| [Included(key), Excluded(key)]);
+            ends.chain([Unbounded])
+        };
+        for (from, to) in bounds().flat_map(|from| bounds().map(move |to| (from, to))) {
+            let owned = |bound: Bound<&[u8]>| bound.map(<[u8]>::to_vec);
+            let range = ScanRange::new((owned(from), owned(to)));
+            let found = keys.iter().any(|key| range.contains(key));
+            assert!(!found || !range.is_empty(), "{range:?}");
+            // Between `a` and `b`, both excluded, there are others.
+            let between = range.contains(b"aa") || range.contains(b"bb");
+            assert!(
+                found || between || range.is_empty() || range.contains(b"") || range.contains(b"d")
+            );
+        }
     }
 }

@@ -12,8 +12,10 @@ use super::{Store, StoreCore, Value, snapshot::SnapshotMoment};
 use crate::{
     error::StoreError,
     index::{RecordAddress, ValueForm},
+    log::LogTail,
     op::{KeyChange, NotAnOp, Op, op_in_batch, read_record},
 };
+use forebay_pool::Lsn;
 use std::{io, ops::Range};
 
 /// Lookups that find their record gone before it is called damage. Each needs a whole
@@ -99,11 +101,8 @@ impl Store {
 }
 
 impl StoreCore {
-    fn get(&self, key: &[u8]) -> Result<Option<Value>, StoreError> {
-        self.find(key, |address| match self.kept(address) {
-            None => self.read(key, address),
-            kept => Ok(kept),
-        })
+    pub(super) fn get(&self, key: &[u8]) -> Result<Option<Value>, StoreError> {
+        self.find(key, |address| self.value_if_there(key, address))
     }
 
     /// As [`get`](Self::get), into `buffer`; where in it the value is.
@@ -122,7 +121,7 @@ impl StoreCore {
         })
     }
 
-    fn contains_key(&self, key: &[u8]) -> Result<bool, StoreError> {
+    pub(super) fn contains_key(&self, key: &[u8]) -> Result<bool, StoreError> {
         self.check_process()?;
         let found = self.view.load().find(self.hash(key), key)?;
         Ok(live(found).is_some())
@@ -156,6 +155,9 @@ impl StoreCore {
 
     /// What to say of an address at which no value is found.
     pub(super) fn missing(&self, address: RecordAddress) -> StoreError {
+        if let LogTail::ReadOnly(_) = self.tail {
+            return self.outdated(address.lsn, "is gone, or its large value is");
+        }
         let mut record = Vec::new();
         if let Ok(true) = self.read_log(address, &mut record, WaitPolicy::Yes)
             && let Ok(op) = self.op_at(&record, address)
@@ -175,13 +177,25 @@ impl StoreCore {
         moment: &SnapshotMoment,
         key: &[u8],
     ) -> Result<Option<Value>, StoreError> {
+        let address = self.address_in(moment, key)?;
+        address.map(|at| self.value_in(key, at)).transpose()
+    }
+
+    /// Where the key's value is as of a snapshot.
+    pub(super) fn address_in(
+        &self,
+        moment: &SnapshotMoment,
+        key: &[u8],
+    ) -> Result<Option<RecordAddress>, StoreError> {
         self.check_process()?;
-        let Some(address) = live(moment.find(self.hash(key), key)?) else {
-            return Ok(None);
-        };
+        Ok(live(moment.find(self.hash(key), key)?))
+    }
+
+    /// The value at such an address, from the cache if it is there.
+    pub(super) fn value_in(&self, key: &[u8], address: RecordAddress) -> Result<Value, StoreError> {
         match self.kept(address) {
-            None => self.value_at(key, address).map(Some),
-            kept => Ok(kept),
+            None => self.value_at(key, address),
+            Some(kept) => Ok(kept),
         }
     }
 
@@ -191,8 +205,7 @@ impl StoreCore {
         moment: &SnapshotMoment,
         key: &[u8],
     ) -> Result<bool, StoreError> {
-        self.check_process()?;
-        Ok(live(moment.find(self.hash(key), key)?).is_some())
+        Ok(self.address_in(moment, key)?.is_some())
     }
 
     /// The same as [`get_in`](Self::get_in), from where it lies.
@@ -211,6 +224,19 @@ impl StoreCore {
     pub(super) fn value_at(&self, key: &[u8], address: RecordAddress) -> Result<Value, StoreError> {
         self.read(key, address)?
             .ok_or_else(|| self.missing(address))
+    }
+
+    /// The value at an address, from the cache if it is there. `None` if it is nowhere (any more).
+    #[inline]
+    pub(super) fn value_if_there(
+        &self,
+        key: &[u8],
+        address: RecordAddress,
+    ) -> Result<Option<Value>, StoreError> {
+        match self.kept(address) {
+            None => self.read(key, address),
+            kept => Ok(kept),
+        }
     }
 
     /// The value at an address, if it is in the cache.
@@ -311,6 +337,13 @@ impl StoreCore {
             buffer.extend_from_slice(&pinned);
             return Ok(true);
         }
+        if let LogTail::ReadOnly(tail) = &self.tail
+            && let Some(copied) = tail.read(address.lsn, bytes)
+        {
+            buffer.clear();
+            buffer.extend_from_slice(copied);
+            return Ok(true);
+        }
         let Some(file) = self.log.find(address.lsn) else {
             return Ok(false);
         };
@@ -347,7 +380,19 @@ impl StoreCore {
         Ok(op)
     }
 
+    /// To a reader: what is at `lsn` is not what it was when it looked.
+    fn outdated(&self, lsn: Lsn, what: &str) -> StoreError {
+        StoreError::Outdated {
+            dir: self.dir.clone(),
+            what: format!("the record at log address {lsn} {what}"),
+        }
+    }
+
     fn unreadable(&self, address: RecordAddress, found: impl std::fmt::Display) -> StoreError {
+        // A later session may have cut off what was not in the pool any more.
+        if matches!(self.tail, LogTail::ReadOnly(_)) && !self.log.is_current() {
+            return self.outdated(address.lsn, "was cut off");
+        }
         let file = self.log.find(address.lsn);
         let path = file.as_ref().map_or(&*self.dir, |file| &*file.path);
         StoreError::lost(path, address.lsn, found)

@@ -8,10 +8,10 @@
 use super::{StoreCore, sample::op_address};
 use crate::{
     error::StoreError,
-    log::{LogReader, ValueLog, VlogFile, WalkStop, ZEROS},
+    log::{LogReader, LogTail, ValueLog, VlogFile, WalkStop, ZEROS},
     op::ops,
 };
-use forebay_pool::{Lsn, Record, Recovered};
+use forebay_pool::{Lsn, Record};
 use std::path::Path;
 use uuid::Uuid;
 
@@ -58,6 +58,12 @@ pub(super) fn find_end(
             None => Ok(end),
         },
     }
+}
+
+/// Where the log in the files ends: before the first bytes that are no record, whatever stands
+/// behind.
+pub(super) fn last_valid(log: &ValueLog, owner: Uuid, from: Lsn) -> Result<Lsn, StoreError> {
+    Ok(find_end(log, owner, from, true)?.0)
 }
 
 /// Looks for something behind the invalid record at `lost`, in `file`, that was only written once
@@ -114,10 +120,10 @@ pub(super) fn walk(
 impl StoreCore {
     /// Puts the operations of the log between the index's watermark and `files_end`, and those of
     /// `lane`, into the memtable.
-    pub(super) fn replay(
+    pub(super) fn replay<'r>(
         &self,
         files_end: Lsn,
-        lane: Option<&Recovered>,
+        lane: impl Iterator<Item = Record<'r>>,
     ) -> Result<(), StoreError> {
         // A session that gave up the log's end, of which the index was told, left a gap.
         let from = self.log.first_from(self.watermark());
@@ -130,12 +136,20 @@ impl StoreCore {
             }
             replayed => replayed?,
         }
-        for record in lane.into_iter().flat_map(Recovered::records) {
+        for record in lane {
             if record.header.lsn >= from {
                 self.replay_record(record, Path::new("the pool"))?;
             }
         }
         Ok(())
+    }
+
+    /// The same for a store that is only read, whose tail has what was in the pool.
+    pub(super) fn replay_look(&self, files_end: Lsn) -> Result<(), StoreError> {
+        match &self.tail {
+            LogTail::ReadOnly(tail) => self.replay(files_end, tail.records()),
+            _ => self.replay(files_end, std::iter::empty()),
+        }
     }
 
     fn replay_record(&self, record: Record<'_>, path: &Path) -> Result<(), StoreError> {

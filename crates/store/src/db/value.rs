@@ -43,6 +43,12 @@ impl Value {
         Self(Bytes::Read(bytes, range))
     }
 
+    /// These bytes.
+    pub(super) const fn from_vec(bytes: Vec<u8>) -> Self {
+        let range = 0..bytes.len();
+        Self(Bytes::Read(bytes, range))
+    }
+
     /// One that the cache keeps.
     #[inline]
     pub(super) const fn kept(slice: Slice) -> Self {

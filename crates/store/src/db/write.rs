@@ -15,7 +15,7 @@
 //!
 //! What the two are for: [`locks`](super::locks).
 
-use super::{Store, StoreCore};
+use super::{Store, StoreCore, transaction::CommitCheck};
 use crate::{
     KEY_BYTES_MAX, VALUE_BYTES_MAX,
     error::StoreError,
@@ -84,6 +84,14 @@ impl Batch {
         self.add(key.as_ref(), None)
     }
 
+    /// These operations, for the store whose limits they keep to.
+    pub(super) fn of(ops: Vec<(Vec<u8>, Option<Vec<u8>>)>) -> Self {
+        Self {
+            ops,
+            ..Self::default()
+        }
+    }
+
     fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
         check_key(key)?;
         if let Some(bytes_max) = self.bytes_max {
@@ -129,21 +137,21 @@ fn is_large(key: &[u8], value: &[u8], bytes_max: usize) -> bool {
 }
 
 /// Bytes that an operation takes in a batch's record, where that has `bytes_max` at most.
-fn bytes_in_log(key: &[u8], value: Option<&[u8]>, bytes_max: usize) -> usize {
+pub(super) fn bytes_in_log(key: &[u8], value: Option<&[u8]>, bytes_max: usize) -> usize {
     match value {
         Some(value) if is_large(key, value, bytes_max) => op_bytes(key, LargeRef::BYTES),
         value => op_bytes(key, value.map_or(0, <[u8]>::len)),
     }
 }
 
-fn check_key(key: &[u8]) -> Result<(), StoreError> {
+pub(super) fn check_key(key: &[u8]) -> Result<(), StoreError> {
     if key.is_empty() || key.len() > KEY_BYTES_MAX {
         return Err(StoreError::BadKey { bytes: key.len() });
     }
     Ok(())
 }
 
-fn check_value(value: &[u8]) -> Result<(), StoreError> {
+pub(super) fn check_value(value: &[u8]) -> Result<(), StoreError> {
     if value.len() > VALUE_BYTES_MAX {
         return Err(StoreError::ValueTooLarge { bytes: value.len() });
     }
@@ -268,38 +276,54 @@ impl Store {
         if batch.is_empty() {
             return Ok(());
         }
-        if batch.ops.iter().any(|(_, value)| value.is_some()) {
-            self.shared.check_room()?;
-        } else {
-            self.shared.check_room_to_delete()?;
-        }
-        self.shared.wait_for_memtable()?;
-        self.shared.write_batch(batch)
+        self.shared.wait_for_batch(batch)?;
+        self.shared.write_batch(batch, None)
     }
 }
 
 impl StoreCore {
     fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        self.put_if(key, value, &|| true).map(drop)
+    }
+
+    /// Sets the key's value, if `still` says so under the key's lock; false otherwise.
+    #[inline]
+    pub(super) fn put_if(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        still: &impl Fn() -> bool,
+    ) -> Result<bool, StoreError> {
         check_key(key)?;
         check_value(value)?;
         self.check_process()?;
         self.check_room()?;
         self.wait_for_memtable()?;
         if KEY_LENGTH + key.len() + value.len() > self.tail.payload_max() {
-            return self.put_large(key, value);
+            return self.put_large(key, value, still);
         }
-        self.write_at_pace(KIND_PUT, key, value, ValueForm::Record)
+        self.write_at_pace(KIND_PUT, key, value, ValueForm::Record, still)
     }
 
     fn delete(&self, key: &[u8]) -> Result<(), StoreError> {
+        self.delete_if(key, &|| true).map(drop)
+    }
+
+    /// Removes the key, if `still` says so under the key's lock; false otherwise.
+    #[inline]
+    pub(super) fn delete_if(
+        &self,
+        key: &[u8],
+        still: &impl Fn() -> bool,
+    ) -> Result<bool, StoreError> {
         check_key(key)?;
         self.check_process()?;
         self.check_room_to_delete()?;
         self.wait_for_memtable()?;
-        self.write_at_pace(KIND_DELETE, key, &[], ValueForm::Tombstone)
+        self.write_at_pace(KIND_DELETE, key, &[], ValueForm::Tombstone, still)
     }
 
-    /// Steps 2 to 6 for one operation.
+    /// Steps 2 to 6 for one operation; false if it is not `still` to be done.
     #[inline]
     fn write_at_pace(
         &self,
@@ -307,13 +331,14 @@ impl StoreCore {
         key: &[u8],
         body: &[u8],
         form: ValueForm,
-    ) -> Result<(), StoreError> {
+        still: &impl Fn() -> bool,
+    ) -> Result<bool, StoreError> {
         let claim = if kind == KIND_DELETE {
             RoomClaim::Delete
         } else {
             RoomClaim::Put
         };
-        let write = || self.write_one(claim, kind, key, body, form, || true);
+        let write = || self.write_one(claim, kind, key, body, form, still);
         let written = match self.with_room(claim, write) {
             Err(error) if kind == KIND_DELETE && error.wants_room() => self.delete_late(write)?,
             Err(error) => {
@@ -322,11 +347,12 @@ impl StoreCore {
             }
             Ok(written) => written,
         };
-        if let Some(lsn) = written {
-            self.commit_put(lsn)?;
-            self.keep_pace(lsn, key.len() + body.len());
-        }
-        Ok(())
+        let Some(lsn) = written else {
+            return Ok(false);
+        };
+        self.commit_put(lsn)?;
+        self.keep_pace(lsn, key.len() + body.len());
+        Ok(true)
     }
 
     /// Step 5.
@@ -397,12 +423,20 @@ impl StoreCore {
         address: RecordAddress,
     ) -> Option<Lsn> {
         let keep_below = self.snapshots().keep_below();
+        if self.range_watches.is_any() {
+            self.range_watches.note(key);
+        }
         let full = active.insert(hash, key, address, keep_below)
             || address.lsn.saturating_sub(active.start()) >= self.options.chunk_log_bytes;
         full.then(|| active.start())
     }
 
-    fn put_large(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+    fn put_large(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        still: &impl Fn() -> bool,
+    ) -> Result<bool, StoreError> {
         let (bytes, bytes_max) = (
             KEY_LENGTH + key.len() + LargeRef::BYTES,
             self.tail.payload_max(),
@@ -414,16 +448,35 @@ impl StoreCore {
         let written = written.inspect_err(|e| self.note_lacked(e, value.len()))?;
         self.forget_lacked();
         let reference = written.value.encode();
-        let done = self.write_at_pace(KIND_LARGE, key, &reference, ValueForm::Record);
-        if done.as_ref().is_err_and(StoreError::nothing_logged) {
+        let done = self.write_at_pace(KIND_LARGE, key, &reference, ValueForm::Record, still);
+        let in_vain = match &done {
+            Ok(done) => !done,
+            Err(error) => error.nothing_logged(),
+        };
+        if in_vain {
             written.discard();
         }
         done
     }
 
-    fn write_batch(&self, batch: &Batch) -> Result<(), StoreError> {
+    /// Step 1 for a batch.
+    pub(super) fn wait_for_batch(&self, batch: &Batch) -> Result<(), StoreError> {
+        if batch.ops.iter().any(|(_, value)| value.is_some()) {
+            self.check_room()?;
+        } else {
+            self.check_room_to_delete()?;
+        }
+        self.wait_for_memtable()
+    }
+
+    /// Steps 2 to 6 for a batch, if it is a transaction's after its `check`.
+    pub(super) fn write_batch(
+        &self,
+        batch: &Batch,
+        check: Option<&CommitCheck<'_>>,
+    ) -> Result<(), StoreError> {
         let mut large = Vec::new();
-        let done = self.log_batch(batch, &mut large);
+        let done = self.log_batch(batch, check, &mut large);
         if done.as_ref().is_err_and(StoreError::nothing_logged) {
             large.into_iter().for_each(WrittenValue::discard);
         }
@@ -435,6 +488,7 @@ impl StoreCore {
     fn log_batch<'s>(
         &'s self,
         batch: &Batch,
+        check: Option<&CommitCheck<'_>>,
         large: &mut Vec<WrittenValue<'s>>,
     ) -> Result<(), StoreError> {
         // A value too large for the log goes to a file of its own first, so that only its reference
@@ -465,8 +519,12 @@ impl StoreCore {
         let hashes: Vec<u64> = batch.ops.iter().map(|(key, _)| self.hash(key)).collect();
         let (lsn, mut writers, keys) = self
             .with_room(RoomClaim::Put, || {
-                let keys = self.locks.lock_keys(hashes.iter().copied());
-                let writers = self.locks.stripe().lock();
+                let read = check.into_iter().flat_map(CommitCheck::hashes);
+                let keys = self.locks.lock_keys(hashes.iter().copied().chain(read));
+                check.map_or(Ok(()), |check| check.keys_are_as_read(self))?;
+                let all = check.is_some_and(CommitCheck::has_ranges);
+                let writers = self.locks.hold(all);
+                check.map_or(Ok(()), |check| check.ranges_are_as_read(self))?;
                 let parts = [IoSlice::new(&payload)];
                 let lsn = self.tail.append(RoomClaim::Put, KIND_BATCH, &parts)?;
                 Ok((lsn, writers, keys))

@@ -66,6 +66,8 @@ fn thread_cpu_ns() -> u64 {
 pub struct RealDisk {
     meter: Arc<SyncMeter>,
     descriptors: Arc<Descriptors>,
+    /// False if nothing may be changed.
+    writes: bool,
     /// Those that are held open, by what they are called.
     directories: Mutex<BTreeMap<PathBuf, Arc<HeldDirectory>>>,
 }
@@ -84,6 +86,7 @@ impl RealDisk {
         Self {
             meter: Arc::default(),
             descriptors: Descriptors::new(limit),
+            writes: true,
             directories: Mutex::default(),
         }
     }
@@ -92,6 +95,21 @@ impl RealDisk {
     #[must_use]
     pub fn meter(&self) -> Arc<SyncMeter> {
         Arc::clone(&self.meter)
+    }
+
+    /// The same, on which nothing is made, changed or removed.
+    pub(crate) fn read_only(limit: usize) -> Self {
+        Self {
+            writes: false,
+            ..Self::with_open_files(limit)
+        }
+    }
+
+    fn check_writes(&self) -> io::Result<()> {
+        match self.writes {
+            true => Ok(()),
+            false => Err(io::ErrorKind::ReadOnlyFilesystem.into()),
+        }
     }
 
     fn held(&self, path: &Path) -> Option<Arc<HeldDirectory>> {
@@ -127,7 +145,10 @@ impl RealDisk {
             })
         };
         RealFile {
-            buffered: descriptor(OFlags::RDWR),
+            buffered: descriptor(match self.writes {
+                true => OFlags::RDWR,
+                false => OFlags::RDONLY,
+            }),
             direct: descriptor(OFlags::WRONLY | OFlags::DIRECT),
             past_cache: AtomicBool::new(true),
             rewritten: RewrittenFile::default(),
@@ -149,6 +170,7 @@ impl Disk for RealDisk {
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        self.check_writes()?;
         let (directory, name) = self.place(path)?;
         let made = directory.open_file(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
         let file = self.file(&directory, name);
@@ -172,6 +194,14 @@ impl Disk for RealDisk {
 
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
         let above = dir.parent().and_then(|above| self.held(above));
+        if !self.writes {
+            let found = match (above, dir.file_name()) {
+                (Some(above), Some(name)) => above.open_below(Path::new(name)),
+                _ => HeldDirectory::open(dir),
+            };
+            self.keep(dir, found?);
+            return Ok(());
+        }
         let (Some(above), Some(name)) = (above, dir.file_name()) else {
             return fs::create_dir_all(dir);
         };
@@ -187,16 +217,19 @@ impl Disk for RealDisk {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.check_writes()?;
         let ((directory, from), (there, to)) = (self.place(from)?, self.place(to)?);
         directory.rename_to(from, &there, to)
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.check_writes()?;
         let ((directory, from), (there, to)) = (self.place(from)?, self.place(to)?);
         directory.link_to(from, &there, to)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
+        self.check_writes()?;
         let (directory, name) = self.place(path)?;
         directory.remove(name)
     }

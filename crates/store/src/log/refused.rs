@@ -18,3 +18,10 @@ pub(super) fn read_only(reason: &str) -> StoreError {
         reason: format!("its pool cannot be written ({reason})"),
     }
 }
+
+/// The store was opened for reading alone.
+pub(super) fn opened_read_only() -> StoreError {
+    StoreError::ReadOnly {
+        reason: "it was opened for reading alone".to_owned(),
+    }
+}

@@ -1,8 +1,8 @@
 //! [`LogTail`]: where the log grows.
 
 use super::{
-    FileTail, Resident, RoomClaim,
-    refused::{read_only, refused},
+    FileTail, ReadTail, Resident, RoomClaim,
+    refused::{opened_read_only, read_only, refused},
 };
 use crate::error::StoreError;
 use forebay_pool::{Crowded, Lane, Lsn};
@@ -17,6 +17,8 @@ pub(crate) enum LogTail {
     Resident(Resident),
     /// In the last value-log file.
     File(FileTail),
+    /// Another process's, if any: nothing is appended.
+    ReadOnly(ReadTail),
 }
 
 impl LogTail {
@@ -26,7 +28,7 @@ impl LogTail {
         match self {
             Self::Pool(lane) => Some(lane),
             Self::Resident(resident) => Some(resident.lane()),
-            Self::File(_) => None,
+            Self::File(_) | Self::ReadOnly(_) => None,
         }
     }
 
@@ -44,6 +46,7 @@ impl LogTail {
             Self::Resident(resident) => resident.append(claim, kind, parts),
             Self::Pool(lane) => lane.append(kind, parts).map_err(|e| refused(lane, e)),
             Self::File(file) => file.append(kind, parts),
+            Self::ReadOnly(_) => Err(opened_read_only()),
         }
     }
 
@@ -53,7 +56,7 @@ impl LogTail {
     pub(crate) fn crowding(&self, lsn: Lsn, bytes: u64) -> Option<(&Lane, Crowded)> {
         match self {
             Self::Pool(lane) => lane.crowding(lsn, bytes).map(|crowded| (&**lane, crowded)),
-            Self::Resident(_) | Self::File(_) => None,
+            Self::Resident(_) | Self::File(_) | Self::ReadOnly(_) => None,
         }
     }
 
@@ -64,6 +67,7 @@ impl LogTail {
             Self::Pool(lane) => lane.payload_max(),
             Self::Resident(resident) => resident.lane().payload_max(),
             Self::File(file) => file.payload_max(),
+            Self::ReadOnly(_) => 0,
         }
     }
 
@@ -73,6 +77,7 @@ impl LogTail {
             Self::Pool(lane) => lane.usage().tail,
             Self::Resident(resident) => resident.lane().usage().tail,
             Self::File(file) => file.tail(),
+            Self::ReadOnly(tail) => tail.end(),
         }
     }
 
@@ -83,6 +88,7 @@ impl LogTail {
             Self::Pool(lane) => lane.usage().head,
             Self::Resident(resident) => resident.lane().usage().head,
             Self::File(file) => file.tail(),
+            Self::ReadOnly(tail) => tail.end(),
         }
     }
 
@@ -111,7 +117,7 @@ impl LogTail {
                 let written = resident.lane().commit(resident.written());
                 written.map_err(|e| refused(resident.lane(), e))
             }
-            Self::Pool(_) | Self::File(_) => self.make_durable(),
+            Self::Pool(_) | Self::File(_) | Self::ReadOnly(_) => self.make_durable(),
         }
     }
 
@@ -122,6 +128,7 @@ impl LogTail {
                 lane.commit(Lsn::MAX).map_err(|e| refused(lane, e))
             }),
             Self::File(file) => file.sync(),
+            Self::ReadOnly(_) => Ok(()),
         }
     }
 
@@ -145,6 +152,7 @@ impl LogTail {
             }
             Self::Resident(_) => self.commit_written(),
             Self::File(file) => file.sync(),
+            Self::ReadOnly(_) => Ok(()),
         }
     }
 }

@@ -153,6 +153,11 @@ impl ValueLog {
         self.manifest.lock().check_exists()
     }
 
+    /// True if the manifest in the directory is the one that the files were opened by.
+    pub(crate) fn is_current(&self) -> bool {
+        self.manifest.lock().is_there().unwrap_or(false)
+    }
+
     /// Keeps room for the next full disk, in proportion to the files.
     pub(crate) fn keep_reserve(&self) {
         let largest = self.files.load().iter().map(|file| file.log_bytes()).max();

@@ -1,7 +1,7 @@
 //! Writers whose every operation is known, and what their keys may be after a crash.
 
 use super::Rng;
-use forebay_store::{Batch, ScanRange, Store};
+use forebay_store::{Batch, Scan, ScanRange, Store};
 use std::{
     cell::RefCell,
     collections::{BTreeMap, HashMap},
@@ -70,6 +70,31 @@ pub fn apply(state: &mut State, operation: &[Change]) {
     }
 }
 
+/// Does an operation of several changes as a transaction, which reads before it writes.
+fn perform_as_transaction(store: &Store, operation: &[Change]) {
+    let done = store.transaction(|tx| {
+        for (key, change) in operation {
+            tx.get(key)?;
+            match change {
+                Some(number) => {
+                    let value = value(*number);
+                    tx.put(key, &value[..value.len().min(BATCHED)])?;
+                }
+                None => tx.delete(key)?,
+            }
+            // Some of the writer's own keys: nobody else's change.
+            for pair in tx.range(&key[..]..)?.take(3) {
+                let (found, _) = pair?;
+                if !found.starts_with(&key[.."writer 0 ".len()]) {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    });
+    done.unwrap();
+}
+
 /// Does an operation.
 pub fn perform(store: &Store, operation: &[Change]) {
     if let [(key, change)] = operation {
@@ -78,6 +103,10 @@ pub fn perform(store: &Store, operation: &[Change]) {
             None => store.delete(key).unwrap(),
         }
         return;
+    }
+    // Every other one.
+    if operation[0].1.is_some_and(|number| number >> 8 & 1 == 0) {
+        return perform_as_transaction(store, operation);
     }
     let mut batch = Batch::new();
     for (key, change) in operation {
@@ -109,9 +138,12 @@ impl Known {
 
     /// The one allowed state of each writer that the store is in.
     pub fn judge(&self, store: &Store, when: &str) -> Vec<State> {
-        let found: BTreeMap<Vec<u8>, Vec<u8>> = store
-            .scan(ScanRange::all())
-            .unwrap()
+        self.judge_pairs(store.scan(ScanRange::all()).unwrap(), when)
+    }
+
+    /// The same of a scan of all keys.
+    pub fn judge_pairs(&self, pairs: Scan, when: &str) -> Vec<State> {
+        let found: BTreeMap<Vec<u8>, Vec<u8>> = pairs
             .map(|pair| pair.map(|(key, value)| (key, value.into_vec())).unwrap())
             .collect();
         // Many states share most of their values.

@@ -13,6 +13,12 @@ pub enum Step {
     PutMany(u16, u16),
     Delete(Key),
     Batch(Vec<(Key, Option<Size>)>),
+    /// Reads all keys and some by themselves, and writes; committed or not.
+    Transaction(Vec<(Key, Option<Size>)>, bool),
+    /// Puts so much behind the key's value, or deletes it once that is long.
+    Append(Key, Size),
+    /// A value in the place of the present one, or of another.
+    Swap(Key, Size, bool),
     Get(Key),
     Scan(Bound<Key>, Bound<Key>, bool),
     Prefix(Key, u8),
@@ -90,6 +96,10 @@ pub fn step() -> impl Strategy<Value = Step> {
         4 => (any::<u16>(), 50u16..700).prop_map(|(from, count)| Step::PutMany(from, count)),
         8 => key().prop_map(Step::Delete),
         6 => proptest::collection::vec((key(), proptest::option::of(size())), 0..8).prop_map(Step::Batch),
+        3 => (proptest::collection::vec((key(), proptest::option::of(size())), 0..6), any::<bool>())
+            .prop_map(|(changes, commits)| Step::Transaction(changes, commits)),
+        4 => (key(), size()).prop_map(|(key, size)| Step::Append(key, size)),
+        3 => (key(), size(), any::<bool>()).prop_map(|(key, size, is)| Step::Swap(key, size, is)),
         8 => key().prop_map(Step::Get),
         4 => (bound(), bound(), any::<bool>()).prop_map(|(from, to, back)| Step::Scan(from, to, back)),
         2 => (key(), 0u8..4).prop_map(|(key, bytes)| Step::Prefix(key, bytes)),

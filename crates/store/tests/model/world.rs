@@ -6,9 +6,10 @@ use crate::{
     steps::{Key, Size, Step},
 };
 use forebay_store::{
-    Batch, Durability, Scan, ScanRange, Snapshot, Store, StoreError, StoreOptions,
+    Batch, Durability, Scan, ScanRange, Snapshot, Store, StoreError, StoreOptions, Value,
 };
 use std::{
+    cell::RefCell,
     collections::{BTreeMap, VecDeque},
     ops::Bound,
 };
@@ -34,7 +35,7 @@ pub fn options(variant: u8) -> StoreOptions {
 
 /// All pairs of a range, compared as they come.
 fn check_range(
-    pairs: impl Iterator<Item = Result<(Vec<u8>, forebay_store::Value), forebay_store::StoreError>>,
+    pairs: impl Iterator<Item = Result<(Vec<u8>, Value), StoreError>>,
     model: &Model,
     from: Bound<Vec<u8>>,
     to: Bound<Vec<u8>>,
@@ -75,6 +76,14 @@ fn check_all(store: &Store, model: &Model) {
     for (key, value) in model {
         assert!(store.get(key).unwrap().unwrap() == *value);
     }
+}
+
+/// Sets a key of the map, or removes it.
+fn set(model: &mut Model, key: Vec<u8>, value: Option<Vec<u8>>) {
+    match value {
+        Some(value) => model.insert(key, value),
+        None => model.remove(&key),
+    };
 }
 
 /// A scan, and what it is to give yet.
@@ -154,6 +163,41 @@ impl World {
         check_all(store, &self.model);
     }
 
+    /// A transaction, of values that fit into it.
+    fn transact(&mut self, changes: &[(Key, Option<Size>)], commits: bool) {
+        let (store, model) = (self.store.as_ref().unwrap(), &mut self.model);
+        let fits = |size: Size| match size {
+            Size(bytes, first) if bytes <= 33_000 => Size(bytes % 3000, first),
+            large => large,
+        };
+        let after = RefCell::new(Model::new());
+        let run = || -> Result<(), StoreError> {
+            let mut tx = store.begin()?;
+            let mut sees = model.clone();
+            for (key, size) in changes {
+                let (key, value) = (key.bytes(), size.map(|size| fits(size).bytes()));
+                let found = tx.get(&key)?.map(|found| found.into_vec());
+                assert!(found.as_ref() == sees.get(&key));
+                match &value {
+                    Some(value) => tx.put(&key, value)?,
+                    None => tx.delete(&key)?,
+                }
+                set(&mut sees, key, value);
+            }
+            let pairs = tx.scan(ScanRange::all())?;
+            check_range(pairs, &sees, Bound::Unbounded, Bound::Unbounded, false);
+            after.replace(sees);
+            if commits {
+                return tx.commit();
+            }
+            Ok(())
+        };
+        retried(&mut self.open, run);
+        if commits {
+            *model = after.into_inner();
+        }
+    }
+
     pub fn take(&mut self, step: Step) {
         let (store, model) = (self.store.as_ref().unwrap(), &mut self.model);
         match step {
@@ -197,6 +241,38 @@ impl World {
                     }
                 }
                 retried(&mut self.open, || store.write(&batch));
+            }
+            Step::Transaction(changes, commits) => self.transact(&changes, commits),
+            Step::Append(key, size) => {
+                let longer = |old: Option<&[u8]>| {
+                    let longer = [old.unwrap_or_default(), &size.bytes()].concat();
+                    (longer.len() < 250_000).then_some(longer)
+                };
+                let new = longer(model.get(&key.bytes()).map(Vec::as_slice));
+                retried(&mut self.open, || {
+                    let found = store.update(&key.bytes(), longer)?;
+                    assert!(found == new);
+                    Ok(())
+                });
+                set(model, key.bytes(), new);
+            }
+            Step::Swap(key, size, is) => {
+                let (key, new) = (key.bytes(), size.bytes());
+                let present = model.get(&key).cloned();
+                let expected = if is {
+                    present.clone()
+                } else {
+                    Some(vec![0; 77])
+                };
+                let swaps = expected == present;
+                retried(&mut self.open, || {
+                    let done = store.compare_and_swap(&key, expected.as_deref(), Some(&new))?;
+                    assert_eq!(done, swaps);
+                    Ok(())
+                });
+                if swaps {
+                    model.insert(key, new);
+                }
             }
             Step::Get(key) => {
                 let found = store.get(&key.bytes()).unwrap().map(|v| v.into_vec());

@@ -8,7 +8,7 @@
 //!    for a file (`collect`). A batch's live operations are copied as one batch, so that the copies
 //!    never take more lines than the segment had.
 //! 3. Wait until no snapshot is open that was taken before. With one, the segment stays; writers
-//!    that need it are told.
+//!    that need it wait half a second, and are told then.
 //! 4. Make the copies durable, where an append is not so by itself.
 //! 5. Release it: the lane's head moves, durably, and its memory may be used again. The index's
 //!    tables may still lead to it, but the copies lie behind and are replayed, or came into the
@@ -41,6 +41,7 @@ use std::{
     io::IoSlice,
     path::Path,
     sync::atomic::Ordering::Relaxed,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -49,6 +50,10 @@ use std::{
 const IDLE: Duration = Duration::from_millis(20);
 /// How long the collector waits for an ingestion before it gives up for now.
 const INGESTION_MAX: Duration = Duration::from_secs(10);
+/// How long a writer without room waits for a segment that something keeps, as the snapshot of a
+/// transaction does for a moment, and how often it asks again.
+const KEPT_MAX: Duration = Duration::from_millis(500);
+const KEPT_LOOK: Duration = Duration::from_millis(1);
 
 /// How writers without room and the collector talk.
 #[derive(Default)]
@@ -67,6 +72,8 @@ struct ResidentState {
     all_live: Option<u64>,
     /// Why the last segment could not be given back.
     trouble: Option<String>,
+    /// It may be soon.
+    is_kept: bool,
 }
 
 /// What became of a segment.
@@ -97,6 +104,7 @@ impl StoreCore {
         let mut state = room.state.lock();
         let (from, segments) = (state.collected, resident.lane().segments() as u64);
         state.trouble = None;
+        let begun = Instant::now();
         while !resident.has_room(claim) {
             if let Some(failed) = self.tail.failed() {
                 return Err(failed);
@@ -106,7 +114,10 @@ impl StoreCore {
                 return Err(resident.full("everything in them is live"));
             }
             if let Some(trouble) = &state.trouble {
-                return Err(resident.full(trouble));
+                if !state.is_kept || begun.elapsed() > KEPT_MAX {
+                    return Err(resident.full(trouble));
+                }
+                MutexGuard::unlocked(&mut state, || thread::sleep(KEPT_LOOK));
             }
             if self.stopping() {
                 return Err(resident.full("the store is being closed"));
@@ -157,6 +168,7 @@ impl StoreCore {
     /// Tells writers that wait for room how it went.
     fn tell(&self, done: Result<SegmentOutcome, StoreError>) {
         let mut state = self.collector.room.state.lock();
+        state.is_kept = matches!(done, Ok(SegmentOutcome::Kept(_)));
         match done {
             Ok(SegmentOutcome::Released) => {
                 state.collected += 1;

@@ -115,6 +115,13 @@ pub(in crate::db) fn lock_backups(dir: &Path) -> Result<StoreLock, StoreError> {
     Ok(lock)
 }
 
+/// Opens the directory of a store that is there, and takes no lock.
+pub(super) fn open_existing(dir: &Path) -> Result<Arc<HeldDirectory>, StoreError> {
+    let directory = open(dir, false)?;
+    check_directory(&directory, false)?;
+    Ok(directory)
+}
+
 /// Opens the store's directory, which is made if there is none and `create` says so.
 fn open(dir: &Path, create: bool) -> Result<Arc<HeldDirectory>, StoreError> {
     let not_a_store = |found: &str| StoreError::NotAStore {

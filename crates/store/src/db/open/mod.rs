@@ -17,13 +17,14 @@
 mod directory;
 mod lane;
 mod log_end;
+mod look;
 mod session;
 
 pub(super) use directory::{StoreLock, lock_backups};
 
 use super::{
-    BackgroundThreads, Store, StoreCore, gc::Collector, locks::Locks, snapshot::Snapshots,
-    threads::RunningThreads,
+    BackgroundThreads, Store, StoreCore, gc::Collector, locks::Locks, range_watch::RangeWatches,
+    snapshot::Snapshots, threads::RunningThreads,
 };
 use crate::{
     disk::{Disk, RealDisk, SyncMeter},
@@ -34,7 +35,7 @@ use crate::{
     options::{Durability, StoreOptions},
 };
 use arc_swap::ArcSwap;
-use forebay_pool::{Pool, media::ProcessMark};
+use forebay_pool::{Pool, Recovered, media::ProcessMark};
 use log_end::OpenedLog;
 use parking_lot::Mutex;
 use session::OpeningSession;
@@ -153,7 +154,8 @@ impl Store {
             epoch,
         } = session.open_log(lane)?;
         let shared = Arc::new(session.shared(tail, large, meter));
-        shared.replay(files_end, recovered.as_ref())?;
+        let left = recovered.iter().flat_map(Recovered::records);
+        shared.replay(files_end, left)?;
         forebay_pool::failpoint!("store:replayed");
         drop(recovered);
         // Only now that all is found well is anything removed.
@@ -213,6 +215,8 @@ impl OpeningSession<'_> {
             view_change: Mutex::default(),
             spare: Mutex::default(),
             snapshots: Arc::new(Snapshots::default()),
+            range_watches: RangeWatches::default(),
+            turn: Mutex::default(),
             collector: Collector::default(),
             background: BackgroundThreads::default(),
             drain_order: Mutex::default(),

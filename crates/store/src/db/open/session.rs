@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use std::{path::Path, sync::Arc};
 
 /// Name of the index's directory in the store's.
-const INDEX: &str = "index";
+pub(super) const INDEX: &str = "index";
 
 /// What is kept in reserve for what a lane holds, or for the next segment, and for the index's
 /// tables and the manifests, at most.
@@ -63,10 +63,35 @@ impl<'a> OpeningSession<'a> {
         pool: Option<&'a Pool>,
         options: &'a StoreOptions,
     ) -> Result<(Self, Option<LeftLane>), StoreError> {
+        let given_up = GivenUp::new(directory.path(), options.salvage);
+        let lane = claim_left(directory.path(), manifest.state(), pool, options, &given_up)?;
+        let is_new = manifest.state().epoch == 0;
+        let mut session = Self::parts(disk, directory, manifest, options, given_up, is_new)?;
+        session.pool = pool;
+        Ok((session, lane))
+    }
+
+    /// Opens the value log and the index for reading alone, whoever has the lane.
+    pub(super) fn beside(
+        disk: Arc<dyn Disk>,
+        directory: &'a Arc<HeldDirectory>,
+        manifest: StoreManifest,
+        options: &'a StoreOptions,
+    ) -> Result<Self, StoreError> {
+        let given_up = GivenUp::new(directory.path(), false);
+        Self::parts(disk, directory, manifest, options, given_up, false)
+    }
+
+    fn parts(
+        disk: Arc<dyn Disk>,
+        directory: &'a Arc<HeldDirectory>,
+        manifest: StoreManifest,
+        options: &'a StoreOptions,
+        given_up: GivenUp,
+        makes_index: bool,
+    ) -> Result<Self, StoreError> {
         let dir = directory.path();
         let state = manifest.state().clone();
-        let given_up = GivenUp::new(dir, options.salvage);
-        let lane = claim_left(dir, &state, pool, options, &given_up)?;
         let manifest = Arc::new(Mutex::new(manifest));
         let disk_bytes = directory.file_system_bytes().unwrap_or(u64::MAX);
         let file_bytes_most = (disk_bytes / DISK_FILES).max(FILE_BYTES_LEAST);
@@ -81,7 +106,7 @@ impl<'a> OpeningSession<'a> {
             directory,
             INDEX,
             IndexOptions {
-                create: state.epoch == 0,
+                create: makes_index,
                 cache_bytes: options.cache_bytes,
                 ..IndexOptions::default()
             },
@@ -91,7 +116,7 @@ impl<'a> OpeningSession<'a> {
             let what = format!("its watermark is log address {watermark}, which no log reaches");
             return Err(StoreError::damaged(&dir.join(INDEX), what));
         }
-        let session = Self {
+        Ok(Self {
             directory,
             dir,
             disk,
@@ -99,11 +124,10 @@ impl<'a> OpeningSession<'a> {
             log: Arc::new(log),
             unnamed,
             index: Arc::new(index),
-            pool,
+            pool: None,
             options,
             given_up,
-        };
-        Ok((session, lane))
+        })
     }
 
     /// Log address below which the index says that it is complete.

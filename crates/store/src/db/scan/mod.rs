@@ -133,7 +133,7 @@ impl Snapshot {
 }
 
 impl Scan {
-    fn new(snapshot: Snapshot, range: ScanRange) -> Self {
+    pub(super) fn new(snapshot: Snapshot, range: ScanRange) -> Self {
         Self {
             keys: Keys::new(snapshot, range),
             ahead: VecDeque::new(),
@@ -201,6 +201,14 @@ impl Scan {
                 file.file.will_need(file.offset(start), end - start);
             }
         }
+    }
+
+    /// The next key and where its value is, which is not read.
+    pub(super) fn next_address(&mut self) -> Result<Option<IndexEntry>, StoreError> {
+        if self.ahead.is_empty() {
+            self.read_ahead()?;
+        }
+        Ok(self.ahead.pop_front().map(|(found, _)| found))
     }
 
     fn next_pair(&mut self) -> Result<Option<(Vec<u8>, Value)>, StoreError> {

@@ -46,7 +46,7 @@ impl Store {
         }
         let drains = match &self.shared.tail {
             LogTail::Pool(lane) => DRAINS.min(lane.segments()),
-            LogTail::File(_) | LogTail::Resident(_) => 0,
+            LogTail::File(_) | LogTail::Resident(_) | LogTail::ReadOnly(_) => 0,
         };
         for _ in 0..drains {
             self.start_thread("forebay-drain", StoreCore::run_drain)?;

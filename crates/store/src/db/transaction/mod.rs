@@ -1,0 +1,304 @@
+//! [`Transaction`]: reads of a snapshot and writes that go into the log as one batch, if what was
+//! read is still so. docs/store-format.md, "Transactions".
+//!
+//! Nothing is locked while it runs. Its commit (`commit`) looks again at each key and range that it
+//! read. A transaction is serialisable: the outcome is that of all of them one after another, in
+//! the order of their records in the log, and so is what one that writes nothing has seen. A write
+//! without a transaction counts as one.
+//!
+//! What counts is what a key's value is: a copy of the collector is no change, and a value that was
+//! changed and is as it was before is none either.
+
+mod commit;
+mod scan;
+
+pub(super) use commit::CommitCheck;
+pub use scan::TransactionScan;
+
+use super::{
+    Snapshot, Store, Value,
+    range::ScanRange,
+    write::{Batch, bytes_in_log, check_key, check_value},
+};
+use crate::{error::StoreError, index::RecordAddress, log::RoomClaim};
+use std::{cell::RefCell, collections::BTreeMap, ops::RangeBounds, time::Duration};
+
+/// Times that [`Store::transaction`] runs.
+const RUNS_MAX: u32 = 100;
+/// After so many runs it is one of those that go one at a time.
+const RUNS_TOGETHER: u32 = 4;
+/// How long it waits for its turn then. A transaction within one that has its turn would wait for
+/// ever.
+const TURN: Duration = Duration::from_millis(100);
+
+/// What a transaction has read, and depends on.
+#[derive(Default)]
+struct ReadSet {
+    /// Where the value of each key was, if it had one.
+    keys: BTreeMap<Vec<u8>, Option<RecordAddress>>,
+    /// What scans went through; `None` for one of which nothing was taken.
+    ranges: Vec<Option<ScanRange>>,
+}
+
+/// Reads and writes that are done as one, as if nothing else happened meanwhile: serialisable.
+///
+/// It reads the store as of its beginning, and its own writes, which nobody else sees before its
+/// [`commit`](Self::commit). That is refused if something that it read was changed meanwhile.
+/// Dropped without a commit, it has done nothing. As any [`Snapshot`], it keeps space until it is
+/// dropped.
+///
+/// [`Store::transaction`] begins one, commits it, and runs it again after a conflict.
+///
+/// ```
+/// use forebay_store::StoreError;
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = tempfile::tempdir()?;
+/// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+/// store.put("boat", "blue")?;
+/// let mut tx = store.begin()?;
+/// if tx.get("boat")?.as_deref() == Some(b"blue") {
+///     tx.put("boat", "green")?;
+/// }
+/// store.put("boat", "red")?; // somebody else's
+/// match tx.commit() {
+///     Err(StoreError::Conflict { key }) => assert_eq!(key, b"boat"),
+///     other => panic!("{other:?}"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct Transaction<'s> {
+    store: &'s Store,
+    snapshot: Snapshot,
+    reads: RefCell<ReadSet>,
+    writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    /// What the writes take in the log.
+    log_bytes: usize,
+}
+
+impl Store {
+    /// Begins a transaction: as of now, and with nothing read and written.
+    ///
+    /// # Errors
+    /// [`StoreError::TooManySnapshots`].
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// let mut tx = store.begin()?;
+    /// tx.put("boat", "blue")?;
+    /// assert!(!store.contains_key("boat")?); // not yet
+    /// tx.commit()?;
+    /// assert!(store.contains_key("boat")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn begin(&self) -> Result<Transaction<'_>, StoreError> {
+        Ok(Transaction {
+            store: self,
+            snapshot: self.snapshot()?,
+            reads: RefCell::default(),
+            writes: BTreeMap::new(),
+            log_bytes: 0,
+        })
+    }
+
+    /// Runs `work` as a transaction, and commits it. After a conflict it is run again, as of then,
+    /// 100 times at most: what it does beside the transaction it may do several times. After an
+    /// error of its own it has done nothing.
+    ///
+    /// # Errors
+    /// That of `work`, or of [`Transaction::commit`]: [`StoreError::Conflict`] if all runs met one.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// store.put("alice", 70u64.to_le_bytes())?;
+    /// let paid = store.transaction(|tx| {
+    ///     let balance = |value: Option<forebay_store::Value>| {
+    ///         let bytes = value.and_then(|value| (*value).try_into().ok());
+    ///         bytes.map_or(0, u64::from_le_bytes)
+    ///     };
+    ///     let (alice, bob) = (balance(tx.get("alice")?), balance(tx.get("bob")?));
+    ///     if alice < 50 {
+    ///         return Ok(false); // nothing was written
+    ///     }
+    ///     tx.put("alice", (alice - 50).to_le_bytes())?;
+    ///     tx.put("bob", (bob + 50).to_le_bytes())?;
+    ///     Ok(true)
+    /// })?;
+    /// assert!(paid);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn transaction<T>(
+        &self,
+        mut work: impl FnMut(&mut Transaction<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let mut turn = None;
+        let mut run = 1;
+        loop {
+            let mut tx = self.begin()?;
+            let done = work(&mut tx)?;
+            match tx.commit() {
+                Err(StoreError::Conflict { .. }) if run < RUNS_MAX => {}
+                // What its own snapshot kept of a resident log is free now.
+                Err(StoreError::Full { .. }) if run < RUNS_MAX => {
+                    self.shared.wait_for_room(RoomClaim::Put)?;
+                }
+                committed => return committed.map(|()| done),
+            }
+            run += 1;
+            if run > RUNS_TOGETHER && turn.is_none() {
+                turn = self.shared.turn.try_lock_for(TURN);
+            }
+        }
+    }
+}
+
+impl Transaction<'_> {
+    /// The key's value: this transaction's, or that of its beginning.
+    ///
+    /// # Errors
+    /// As [`Store::get`].
+    pub fn get(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<Option<Value>, StoreError> {
+        let key = key.as_ref();
+        if let Some(written) = self.writes.get(key) {
+            return Ok(written.clone().map(Value::from_vec));
+        }
+        let address = self.address(key)?;
+        let shared = self.snapshot.shared();
+        address.map(|at| shared.value_in(key, at)).transpose()
+    }
+
+    /// True if the key has a value, which is not read.
+    ///
+    /// # Errors
+    /// As [`Store::contains_key`].
+    pub fn contains_key(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<bool, StoreError> {
+        let key = key.as_ref();
+        match self.writes.get(key) {
+            Some(written) => Ok(written.is_some()),
+            None => Ok(self.address(key)?.is_some()),
+        }
+    }
+
+    /// Where the key's value was at the beginning. The transaction depends on that from now on.
+    fn address(&self, key: &[u8]) -> Result<Option<RecordAddress>, StoreError> {
+        if let Some(&address) = self.reads.borrow().keys.get(key) {
+            return Ok(address);
+        }
+        let shared = self.snapshot.shared();
+        let address = shared.address_in(self.snapshot.view(), key)?;
+        self.reads.borrow_mut().keys.insert(key.to_vec(), address);
+        Ok(address)
+    }
+
+    /// The keys of `range`, with this transaction's writes. It depends on the part of the range
+    /// that the scan has gone through by the time it is dropped, also on what is not there.
+    ///
+    /// # Errors
+    /// As [`Snapshot::scan`].
+    ///
+    /// ```
+    /// use forebay_store::ScanRange;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// store.put("doctor/alice", "on call")?;
+    /// store.put("doctor/bob", "on call")?;
+    /// store.transaction(|tx| {
+    ///     // Two who leave at the same time: one of them is run again, and stays.
+    ///     if tx.scan(ScanRange::prefix("doctor/"))?.count() > 1 {
+    ///         tx.delete("doctor/alice")?;
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn scan(&self, range: ScanRange) -> Result<TransactionScan<'_>, StoreError> {
+        TransactionScan::new(self, range)
+    }
+
+    /// As [`Store::range`].
+    ///
+    /// # Errors
+    /// As [`scan`](Self::scan).
+    pub fn range<K: AsRef<[u8]>>(
+        &self,
+        keys: impl RangeBounds<K>,
+    ) -> Result<TransactionScan<'_>, StoreError> {
+        self.scan(ScanRange::new(keys))
+    }
+
+    /// As [`Store::prefix`].
+    ///
+    /// # Errors
+    /// As [`scan`](Self::scan).
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<TransactionScan<'_>, StoreError> {
+        self.scan(ScanRange::prefix(prefix))
+    }
+
+    /// Sets the key's value, when it is committed.
+    ///
+    /// # Errors
+    /// [`StoreError::BadKey`], [`StoreError::ValueTooLarge`], and [`StoreError::BatchTooLarge`] if
+    /// the transaction would not fit into half a segment. Its other writes stay.
+    pub fn put(
+        &mut self,
+        key: &(impl AsRef<[u8]> + ?Sized),
+        value: &(impl AsRef<[u8]> + ?Sized),
+    ) -> Result<(), StoreError> {
+        check_value(value.as_ref())?;
+        self.add(key.as_ref(), Some(value.as_ref()))
+    }
+
+    /// Removes the key, when it is committed.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn delete(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), StoreError> {
+        self.add(key.as_ref(), None)
+    }
+
+    fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
+        check_key(key)?;
+        let bytes_max = self.store.shared.tail.payload_max();
+        let before = self.writes.get(key);
+        let before = before.map_or(0, |value| bytes_in_log(key, value.as_deref(), bytes_max));
+        let bytes = self.log_bytes - before + bytes_in_log(key, value, bytes_max);
+        if bytes > bytes_max {
+            return Err(StoreError::BatchTooLarge { bytes, bytes_max });
+        }
+        self.log_bytes = bytes;
+        self.writes.insert(key.to_vec(), value.map(<[u8]>::to_vec));
+        Ok(())
+    }
+
+    /// Forgets what it was to write.
+    pub fn clear(&mut self) {
+        self.writes.clear();
+        self.log_bytes = 0;
+    }
+
+    /// Does all that was written, as one: it is as durable then as a [`Store::write`], and visible.
+    /// A transaction that has written nothing has nothing to do.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] with a key that was changed since the transaction read it, or came
+    /// into a range that it read, or left one. As [`Store::write`]. Nothing was done then.
+    pub fn commit(self) -> Result<(), StoreError> {
+        let shared = &self.store.shared;
+        shared.check_process()?;
+        if self.writes.is_empty() {
+            return Ok(());
+        }
+        let batch = Batch::of(self.writes.into_iter().collect());
+        shared.wait_for_batch(&batch)?;
+        let check = CommitCheck::begin(shared, &self.snapshot, self.reads.into_inner())?;
+        shared.write_batch(&batch, Some(&check))
+    }
+}

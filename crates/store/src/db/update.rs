@@ -1,0 +1,194 @@
+//! Changes that depend on a key's present value, without a transaction: a value is read, and what
+//! comes in its place is written if, under the key's lock, it is still the one that was read.
+//! Otherwise that is done again: each time another writer has come first.
+
+use super::{
+    Store, StoreCore, Value,
+    read::{LOOKUPS_MAX, live},
+    write::check_key,
+};
+use crate::{error::StoreError, index::RecordAddress};
+use std::cell::RefCell;
+
+/// What comes in the place of a value.
+enum Replacement {
+    /// Nothing: it stays.
+    Kept,
+    Value(Vec<u8>),
+    Deleted,
+}
+
+impl From<Option<Vec<u8>>> for Replacement {
+    fn from(value: Option<Vec<u8>>) -> Self {
+        value.map_or(Self::Deleted, Self::Value)
+    }
+}
+
+impl Store {
+    /// Sets the key's value to `new` (`None` deletes it), if it is `expected` (`None`: if it has
+    /// none). True if it was.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get) and [`put`](Self::put).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// assert!(store.compare_and_swap("lock", None, Some(b"mine"))?); // of many, one
+    /// assert!(!store.compare_and_swap("lock", None, Some(b"mine, too"))?);
+    /// assert!(store.compare_and_swap("lock", Some(b"mine"), None)?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn compare_and_swap(
+        &self,
+        key: &(impl AsRef<[u8]> + ?Sized),
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<bool, StoreError> {
+        self.shared.replace(key.as_ref(), |present| {
+            let as_expected = present == expected;
+            let new = match as_expected && new != present {
+                true => new.map(<[u8]>::to_vec).into(),
+                false => Replacement::Kept,
+            };
+            Ok((new, as_expected))
+        })
+    }
+
+    /// Replaces the key's value by what `merge` makes of it, and returns that. `None` is a key
+    /// without a value, or deletes it. `merge` may be called several times.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get) and [`put`](Self::put).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// for line in ["left", "came back"] {
+    ///     store.update("log/boat", |lines| {
+    ///         Some([lines.unwrap_or_default(), line.as_bytes(), b"\n"].concat())
+    ///     })?;
+    /// }
+    /// assert_eq!(store.get("log/boat")?.as_deref(), Some(&b"left\ncame back\n"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn update(
+        &self,
+        key: &(impl AsRef<[u8]> + ?Sized),
+        mut merge: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        self.shared.replace(key.as_ref(), |present| {
+            let merged = merge(present);
+            let new = match merged.as_deref() == present {
+                true => Replacement::Kept,
+                false => merged.clone().into(),
+            };
+            Ok((new, merged))
+        })
+    }
+
+    /// Adds `by` to the key's value, a number of 64 bits with the lowest byte first, and returns
+    /// the sum. A key without a value counts as 0.
+    ///
+    /// # Errors
+    /// [`StoreError::NotACounter`] if the value has not 8 bytes, or the sum no room in them; as
+    /// [`get`](Self::get) and [`put`](Self::put).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// assert_eq!(store.increment("visits", 1)?, 1);
+    /// assert_eq!(store.increment("visits", 41)?, 42);
+    /// assert_eq!(store.get("visits")?.as_deref(), Some(&42i64.to_le_bytes()[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn increment(&self, key: &(impl AsRef<[u8]> + ?Sized), by: i64) -> Result<i64, StoreError> {
+        let key = key.as_ref();
+        self.shared.replace(key, |present| {
+            let not = |found: String| StoreError::NotACounter {
+                key: key.to_vec(),
+                found,
+            };
+            let before = match present {
+                None => 0,
+                Some(bytes) => i64::from_le_bytes(
+                    bytes
+                        .try_into()
+                        .map_err(|_| not(format!("a value of {} bytes", bytes.len())))?,
+                ),
+            };
+            let sum = before.checked_add(by);
+            let sum = sum.ok_or_else(|| not(format!("{before}, to which {by} is to be added")))?;
+            Ok((Replacement::Value(sum.to_le_bytes().to_vec()), sum))
+        })
+    }
+}
+
+impl StoreCore {
+    /// Puts in the place of the key's value what `change` makes of it; what it returns beside.
+    fn replace<T>(
+        &self,
+        key: &[u8],
+        mut change: impl FnMut(Option<&[u8]>) -> Result<(Replacement, T), StoreError>,
+    ) -> Result<T, StoreError> {
+        check_key(key)?;
+        let hash = self.hash(key);
+        loop {
+            let (address, present) = self.present(hash, key)?;
+            let (new, done) = change(present.as_deref())?;
+            let unknown = RefCell::new(None);
+            // Under the key's lock. An address is of one value, so there is no other in between.
+            let still = || {
+                let found = self.view.load().find(hash, key);
+                match found {
+                    Ok(found) => live(found) == address,
+                    Err(error) => {
+                        unknown.replace(Some(error));
+                        false
+                    }
+                }
+            };
+            let written = match new {
+                Replacement::Kept => true,
+                Replacement::Value(value) => self.put_if(key, &value, &still)?,
+                Replacement::Deleted => self.delete_if(key, &still)?,
+            };
+            if let Some(error) = unknown.take() {
+                return Err(error.into());
+            }
+            if written {
+                return Ok(done);
+            }
+        }
+    }
+
+    /// The key's value, and where it is.
+    fn present(
+        &self,
+        hash: u64,
+        key: &[u8],
+    ) -> Result<(Option<RecordAddress>, Option<Value>), StoreError> {
+        self.check_process()?;
+        let mut address = None;
+        for _ in 0..LOOKUPS_MAX {
+            address = live(self.view.load().find(hash, key)?);
+            let Some(at) = address else {
+                return Ok((None, None));
+            };
+            // Otherwise it was moved since.
+            if let Some(value) = self.value_if_there(key, at)? {
+                return Ok((address, Some(value)));
+            }
+        }
+        Err(address.map_or_else(
+            || StoreError::damaged(&self.dir, "a key is nowhere"),
+            |at| self.missing(at),
+        ))
+    }
+}
