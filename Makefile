@@ -25,6 +25,8 @@ N ?= 20
 WORKLOAD ?= all
 CONTROLS ?= $(if $(filter all,$(WORKLOAD)),8,0)
 REPORT ?= $(if $(filter all,$(WORKLOAD)),lab/powercut/REPORT.md,$(or $(CARGO_TARGET_DIR),target)/powercut.md)
+# The programs that people run: kills and cuts of each under Forebay, or measurements of each in turn.
+TIMES ?= 5
 # The suites: cuts of each variant.
 ROUNDS ?= 100
 LAB_PROGRAMS := -p forebay -p forebay-preload -p forebay-powercut
@@ -37,7 +39,7 @@ BUILD_FAILPOINTS := cargo build --profile failpoints --features forebay/failpoin
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: docs help setup demo check test test-long packages test-packages test-systemd image test-containers test-aarch64 test-arm64 failpoints powercut powercut-quick suites bench bench-quick lint fmt fuzz advisories
+.PHONY: docs help setup demo check test test-long packages test-packages test-systemd image test-containers test-programs bench-programs test-aarch64 test-arm64 failpoints powercut powercut-quick suites bench bench-quick lint fmt fuzz advisories
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -153,6 +155,18 @@ image: ## Make the OCI image of forebay for this machine, an archive in target/i
 test-containers: ## Take Redis, PostgreSQL and etcd through the lives of containers (podman; needs root and Debian's archive); FROM=DIR, ONLY=TEXT of a trial's name
 	@scripts/setup.sh test-containers
 	scripts/test_containers.sh $(if $(FROM),--from $(FROM)) -- $(if $(ONLY),--only '$(ONLY)')
+
+# Under Forebay with failpoints, which can be told that this is another boot.
+test-programs: ## Take ZooKeeper, RabbitMQ, Tarantool, databases inside Java, Python and Node.js, and more through kills and cuts (needs root and loop devices); ONLY=NAME, TIMES=5 kills and cuts, SEED=...
+	@scripts/setup.sh test-programs
+	$(BUILD_FAILPOINTS)
+	python3 -m lab.programs $(addprefix --only ,$(ONLY)) --rounds $(TIMES) $(if $(SEED),--seed $(SEED))
+
+bench-programs: ## Measure the same programs plain, with libeatmydata and under Forebay, and an installation of packages; ONLY=NAME, TIMES=5 in turn
+	@scripts/setup.sh test-programs test-packages
+	$(BUILD)
+	FOREBAY=$(FOREBAY) python3 -m lab.programs --speed $(addprefix --only ,$(ONLY)) --repeat $(TIMES)
+	$(if $(ONLY),,FOREBAY=$(FOREBAY) python3 -m lab.programs.installs)
 
 test-arm64: ## Run Redis, SQLite, PostgreSQL and etcd with Debian's kernel for arm64 in an emulated machine: killed, and cut off (needs root and Debian's archive); FROM=DIR takes programs that are built, ONLY=redis|sqlite|postgres|etcd
 	@scripts/setup.sh aarch64 test-arm64

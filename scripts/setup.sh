@@ -24,6 +24,7 @@ usage: scripts/setup.sh TARGET...
   test-systemd   mmdebstrap, QEMU, ext4's tools
   image        Rust, binutils, buildah, busybox
   test-containers  what image needs, podman with runc, mmdebstrap, musl, ext4's tools
+  test-programs  ZooKeeper, RabbitMQ, Tarantool, Derby, H2, Berkeley DB, DuckDB, Firebird, OpenLDAP, LMDB, and their clients in Python; Java, libeatmydata
   test-arm64   mmdebstrap, QEMU for arm64, ext4's tools, depmod
   advisories   cargo-deny (builds for some minutes)
   all          test lint demo bench powercut
@@ -283,6 +284,54 @@ need_influxdb() {
     ln -sf "$(realpath "$unpacked")/usr/bin/influxd" "$peers/bin/influxd"
 }
 
+# need_unpacked NAME WITNESS PACKAGE...: packages that would start a service, unpacked into a directory of that name, and the libraries that they need.
+need_unpacked() {
+    local unpacked=$peers/$1 witness=$2 package library
+    [[ -e $unpacked/$witness ]] && return 0
+    say "unpacking ${*:3} into $unpacked"
+    rm -rf "$unpacked"
+    mkdir -p "$unpacked"
+    (cd "$unpacked" && download "${@:3}") || exit 1
+    for package in "$unpacked"/*.deb; do
+        dpkg-deb -x "$package" "$unpacked" || die "dpkg-deb could not unpack $package"
+        for library in $(dpkg-deb -f "$package" Depends | tr ',' '\n' | sed -n 's/^ *\(lib[^ :]*\).*/\1/p' | grep -v '^libicu-dev'); do
+            [[ $(dpkg-query -W -f '${db:Status-Status}' "$library" 2>/dev/null) == installed ]] || missing+=("$library")
+        done
+        rm "$package"
+    done
+    install_debian
+}
+
+# need_clients: the clients in Python by which the programs that people run are written to (lab/programs).
+need_clients() {
+    local package
+    for package in kazoo==2.11.0 pika==1.4.4 tarantool==1.3.0 ldap3==2.9.1 duckdb==2.0.1 lmdb==3.0.0 firebird-driver==2.1.0; do
+        need_venv "$package"
+    done
+}
+
+# need_node_library: SQLite for Node.js, a native library that its npm package ships.
+need_node_library() {
+    local library=$peers/node
+    [[ -d $library/node_modules/libsql ]] && return 0
+    if ! have npm; then
+        say "skipped: SQLite inside Node.js: npm is not installed"
+        return 0
+    fi
+    mkdir -p "$library"
+    npm install --silent --no-save --prefix "$library" libsql@0.5.29 >&2 || die "npm could not install libsql"
+}
+
+# need_java_sessions: the sessions by which what lives inside Java is written to.
+need_java_sessions() {
+    local classes=${CARGO_TARGET_DIR:-target}/programs/java source name
+    mkdir -p "$classes"
+    for source in lab/programs/sessions/*.java; do
+        name=${source##*/}
+        [[ $classes/${name%.java}.class -nt $source ]] || javac -d "$classes" "$source" || die "$source could not be compiled"
+    done
+}
+
 # need_prometheus: Prometheus and promtool out of the package, which would start a service.
 need_prometheus() {
     local unpacked=$peers/prometheus program
@@ -530,6 +579,28 @@ setup() {
         need_python
         install_debian
         need_kubernetes_schemas
+        ;;
+    test-programs)
+        need_rust
+        need_debian cc build-essential javac default-jdk-headless /usr/share/java/zookeeper.jar libzookeeper-java \
+            /usr/share/java/derby.jar libderby-java /usr/share/java/h2.jar libh2-java /usr/share/java/sqlite-jdbc.jar libxerial-sqlite-jdbc-java \
+            /usr/lib/python3/dist-packages/bsddb3 python3-bsddb3 \
+            "/usr/lib/$(uname -m)-linux-gnu/firebird/3.0/plugins/libEngine12.so" firebird3.0-server-core \
+            "/usr/lib/$(uname -m)-linux-gnu/libeatmydata.so" libeatmydata1 /sbin/mkfs.ext4 e2fsprogs losetup mount \
+            /usr/lib/erlang/bin/erl erlang-base
+        for package in crypto eldap inets mnesia os-mon parsetools public-key runtime-tools ssl syntax-tools tools xmerl; do
+            compgen -G "/usr/lib/erlang/lib/${package//-/_}-*" >/dev/null || missing+=("erlang-$package")
+        done
+        need_python
+        install_debian
+        need_unpacked tarantool usr/bin/tarantool tarantool
+        mkdir -p "$peers/bin"
+        ln -sf "$(realpath "$peers/tarantool/usr/bin/tarantool")" "$peers/bin/tarantool"
+        need_unpacked rabbitmq usr/lib/rabbitmq rabbitmq-server
+        need_unpacked openldap usr/sbin/slapd slapd
+        need_clients
+        need_node_library
+        need_java_sessions
         ;;
     docs)
         need_rust
