@@ -37,7 +37,7 @@ def main() -> int:
     processes.adopt_orphans()
     try:
         if options.speed:
-            return measure(chosen, speed.Load(options.seconds, sessions=options.sessions), options.repeat)
+            return measure([program for program in chosen if program.is_measured], speed.Load(options.seconds, sessions=options.sessions), options.repeat)
         if why := why_not():
             parser.error(why)
         if not has_failpoints(with_failpoints()):

@@ -53,7 +53,7 @@ class ProgramEpoch(CutEpoch):
             data.mkdir()
             beside = home / "beside"
             beside.mkdir()
-            self.place = Home(data, beside)
+            self.place = Home(data, beside, has_small_logs=True)
             if variant == FOREBAY:
                 create_pool(self.pool, size="64MiB", segment="1MiB", lanes=8)
         except BaseException:

@@ -39,7 +39,13 @@ class Home:
 
     data: pathlib.Path
     beside: pathlib.Path
+    # Logs end, and others begin, every few hundred writes.
+    has_small_logs: bool = False
     ports: list[int] = dataclasses.field(default_factory=lambda: [free_port() for _ in range(3)])
+
+    def small(self, *words: str) -> list[str]:
+        """Words that make logs small, if they are to be."""
+        return list(words) if self.has_small_logs else []
 
     @property
     def port(self) -> str:
@@ -76,6 +82,8 @@ class Program:
     options: tuple[str, ...] = ()
     # False: what it makes of itself at first it does not sync, and a cut shortly after may leave nothing sound.
     is_made_durably: bool = True
+    # False: it is no program that people run.
+    is_measured: bool = True
     # False: it acknowledges before anything is durable, and loses that at a power cut, whatever stands before it.
     is_durable: bool = True
 
@@ -101,7 +109,7 @@ OF_ZOOKEEPER = ["zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-nop", "netty-
 
 def zookeeper(home: Home) -> Command:
     settings = f"tickTime=2000\ndataDir={home.data}\nclientPort={home.port}\nclientPortAddress={HOST}\nadmin.enableServer=false\n"
-    path = home.write("zoo.cfg", settings)
+    path = home.write("zoo.cfg", settings + "".join(home.small("snapCount=300\n", "preAllocSize=64\n")))
     return Command(java(OF_ZOOKEEPER, "org.apache.zookeeper.server.quorum.QuorumPeerMain", path))
 
 
@@ -122,7 +130,7 @@ def rabbitmq(home: Home) -> Command:
         "RABBITMQ_LOG_BASE": str(home.beside / "log"),
         "RABBITMQ_ENABLED_PLUGINS_FILE": home.write("plugins", "[].\n"),
         "RABBITMQ_CONF_ENV_FILE": "/dev/null",
-        "RABBITMQ_CONFIG_FILE": str(home.beside / "none"),
+        "RABBITMQ_CONFIG_FILE": home.write("rabbitmq.conf", "".join(home.small("raft.wal_max_size_bytes = 65536\n"))),
         "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": arguments,
     }
     cookie = home.beside / ".erlang.cookie"
@@ -137,8 +145,44 @@ def rabbitmq_program() -> pathlib.Path:
     return found[-1] if found else peers() / "rabbitmq-server"
 
 
+BOOKKEEPER_SETTINGS = """
+metadataServiceUri={metadata}
+journalDirectories={data}/journal
+ledgerDirectories={data}/ledgers
+bookiePort={port}
+advertisedAddress={host}
+allowLoopback=true
+listeningInterface=lo
+httpServerEnabled=false
+minUsableSizeForIndexFileCreation=1048576
+minUsableSizeForEntryLogCreation=1048576
+logSizeLimit=33554432
+journalMaxSizeMB=64
+journalPreAllocSizeMB=4
+readBufferSizeBytes=4096
+dbStorage_writeCacheMaxSizeMb=8
+dbStorage_readAheadCacheMaxSizeMb=8
+"""
+
+
+def bookkeeper_metadata(home: Home) -> str:
+    return f"zk+hierarchical://{HOST}:{home.ports[1]}/ledgers"
+
+
+def bookkeeper_java(*argv: str) -> list[str]:
+    classes = f"{peers()}/bookkeeper/lib/*{os.pathsep}{target().resolve()}/programs/java"
+    return ["java", "-Xmx256m", "-XX:MaxDirectMemorySize=128m", f"-Dlog4j2.configurationFile={SESSIONS}/log4j2.properties", "-cp", classes, *argv]
+
+
+def bookkeeper(home: Home) -> Command:
+    """A bookie; what ZooKeeper keeps for it lies on no disk that is cut."""
+    settings = BOOKKEEPER_SETTINGS.format(metadata=bookkeeper_metadata(home), data=home.data, port=home.port, host=HOST)
+    of_zookeeper = zookeeper(Home(home.beside / "metadata", home.beside, home.ports[1:]))
+    return Command(bookkeeper_java("BookKeeperServer", home.write("bookkeeper.conf", settings)), helper=of_zookeeper.argv)
+
+
 TARANTOOL_SCRIPT = """
-box.cfg{listen='127.0.0.1:%s', wal_mode='fsync', work_dir='%s', memtx_memory=64*1024*1024, log_level=3}
+box.cfg{listen='127.0.0.1:%s', wal_mode='fsync', work_dir='%s', memtx_memory=64*1024*1024, log_level=3%s}
 box.once('lab', function()
     box.schema.space.create('lab'):create_index('primary', {type = 'tree', parts = {1, 'unsigned'}})
     box.schema.user.grant('guest', 'read,write', 'space', 'lab')
@@ -147,7 +191,8 @@ end)
 
 
 def tarantool(home: Home) -> Command:
-    return Command([str(peers() / "bin/tarantool"), home.write("init.lua", TARANTOOL_SCRIPT % (home.port, home.data))])
+    small = "".join(home.small(", wal_max_size=65536, checkpoint_count=2"))
+    return Command([str(peers() / "bin/tarantool"), home.write("init.lua", TARANTOOL_SCRIPT % (home.port, home.data, small))])
 
 
 SLAPD_SETTINGS = """
@@ -174,6 +219,11 @@ def openldap(home: Home) -> Command:
     return Command(argv, {"LD_LIBRARY_PATH": str(next(root.glob("usr/lib/*-linux-gnu"), root))})
 
 
+def derby(home: Home) -> list[str]:
+    small = home.small("-Dderby.storage.logSwitchInterval=100000", "-Dderby.storage.checkpointInterval=100000")
+    return java(["derby"], *small, "Session", f"jdbc:derby:{home.data}/lab;create=true")
+
+
 SQLITE_JNI = f"-Djava.library.path=/usr/lib/{os.uname().machine}-linux-gnu/jni"
 NODE_LIBRARY = str(peers() / "node/node_modules/libsql")
 PROGRAMS = [
@@ -192,17 +242,25 @@ PROGRAMS = [
     ),
     Program("zookeeper", "version-2/log.", jars(*OF_ZOOKEEPER), lambda home: client("zookeeper", home.port), zookeeper),
     Program("rabbitmq", ".wal", ("erl", "epmd", str(rabbitmq_program())), lambda home: client("rabbitmq", home.port, "quorum"), rabbitmq),
+    Program(
+        "bookkeeper",
+        ".txn",
+        (*jars(*OF_ZOOKEEPER), str(peers() / "bookkeeper/lib")),
+        lambda home: bookkeeper_java("BookKeeperSession", bookkeeper_metadata(home)),
+        bookkeeper,
+        is_made_durably=False,
+    ),
     Program("tarantool", ".xlog", (str(peers() / "bin/tarantool"),), lambda home: client("tarantool", home.port), tarantool),
-    Program("java-channels", "lab.wal", jars(), lambda home: java([], "ChannelsLog", str(home.data))),
-    Program("derby", "log/log", jars("derby"), lambda home: java(["derby"], "Session", f"jdbc:derby:{home.data}/lab;create=true")),
+    Program("java-channels", "lab.wal", jars(), lambda home: java([], "ChannelsLog", str(home.data)), is_measured=False),
+    Program("derby", "log/log", jars("derby"), derby),
     Program("h2", None, jars("h2"), lambda home: java(["h2"], "Session", f"jdbc:h2:file:{home.data}/lab"), is_durable=False),
     Program(
         "berkeley",
         "log.0",
         ("/usr/lib/python3/dist-packages/bsddb3",),
-        lambda home: ["/usr/bin/python3", str(SESSIONS / "berkeley_session.py"), str(home.data)],
+        lambda home: ["/usr/bin/python3", str(SESSIONS / "berkeley_session.py"), str(home.data), *home.small("65536")],
     ),
-    Program("duckdb", ".wal", (), lambda home: client("duckdb", str(home.data))),
+    Program("duckdb", ".wal", (), lambda home: client("duckdb", str(home.data), *home.small("64KB"))),
     Program("firebird", ".fdb", (), lambda home: client("firebird", str(home.data)), options=("--profile", "firebird"), is_made_durably=False),
     Program("openldap", None, (str(peers() / "openldap/usr/sbin/slapd"),), lambda home: client("openldap", home.port), openldap),
     Program("lmdb", None, (), lambda home: client("lmdb", str(home.data))),

@@ -122,7 +122,8 @@ class Running:
 
     @property
     def acknowledged(self) -> set[int]:
-        return {number for session in self.sessions for number in session.acknowledged}
+        # Copies: their threads go on noting.
+        return {number for session in self.sessions for number in list(session.acknowledged)}
 
     def kill(self, pids: list[int]) -> None:
         for pid in pids:

@@ -62,7 +62,7 @@ def _measured(running: Running, load: Load) -> float:
     began = time.monotonic()
     time.sleep(load.seconds)
     ended = time.monotonic()
-    times = [at for session in running.sessions for at in session.acknowledged.values()]
+    times = [at for session in running.sessions for at in list(session.acknowledged.values())]
     return sum(began <= at < ended for at in times) / (ended - began)
 
 

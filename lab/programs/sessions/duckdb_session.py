@@ -8,8 +8,8 @@ from protocol import PAYLOAD, serve
 
 
 class Store:
-    def __init__(self, directory: str):
-        self.connection = duckdb.connect(str(pathlib.Path(directory, "lab.duckdb")))
+    def __init__(self, directory: str, checkpoint_at: str = "16MB"):
+        self.connection = duckdb.connect(str(pathlib.Path(directory, "lab.duckdb")), config={"wal_autocheckpoint": checkpoint_at})
         self.connection.execute("CREATE TABLE IF NOT EXISTS lab (n BIGINT, payload VARCHAR)")
 
     def write(self, number: int) -> None:
@@ -19,4 +19,4 @@ class Store:
         return [row[0] for row in self.connection.execute("SELECT n FROM lab").fetchall()]
 
 
-serve(Store(sys.argv[1]))
+serve(Store(*sys.argv[1:]))

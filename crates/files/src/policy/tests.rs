@@ -142,8 +142,8 @@ fn an_unknown_profile_or_program_is_refused_with_the_known_ones() {
 }
 
 /// Promise (files): A program that no profile names has the logs of SQLite, RocksDB, LevelDB,
-/// Redis, MariaDB, PostgreSQL, etcd, ZooKeeper, Tarantool, DuckDB, Derby and Berkeley DB absorbed,
-/// known by their names.
+/// Redis, MariaDB, PostgreSQL, etcd, ZooKeeper, Tarantool and others absorbed, known by their
+/// names.
 #[test]
 fn a_program_that_no_profile_names_has_logs_by_their_names() {
     let config = PolicyConfig::default();
@@ -164,6 +164,10 @@ fn a_program_that_no_profile_names_has_logs_by_their_names() {
         ("/srv/app/shop.duckdb.wal", true),
         ("/srv/derby/shop/log/log12.dat", true),
         ("/srv/app/log.0000000001", true),
+        ("/b/journal/current/19c1f2a3b4c.txn", true),
+        ("/m/journal/WiredTigerLog.0000000001", true),
+        ("/m/journal/WiredTigerPreplog.0000000002", true),
+        ("/m/WiredTiger.wt", false),
         ("/z/version-2/snapshot.1f", false),
         ("/t/00000000000000000007.snap.inprogress", false),
         ("/srv/derby/shop/log/log.ctrl", false),
