@@ -40,7 +40,7 @@ class Home:
     data: pathlib.Path
     beside: pathlib.Path
     # Logs end, and others begin, every few hundred writes.
-    has_small_logs: bool = False
+    has_small_logs: bool = dataclasses.field(default=False, kw_only=True)
     ports: list[int] = dataclasses.field(default_factory=lambda: [free_port() for _ in range(3)])
 
     def small(self, *words: str) -> list[str]:
@@ -177,7 +177,7 @@ def bookkeeper_java(*argv: str) -> list[str]:
 def bookkeeper(home: Home) -> Command:
     """A bookie; what ZooKeeper keeps for it lies on no disk that is cut."""
     settings = BOOKKEEPER_SETTINGS.format(metadata=bookkeeper_metadata(home), data=home.data, port=home.port, host=HOST)
-    of_zookeeper = zookeeper(Home(home.beside / "metadata", home.beside, home.ports[1:]))
+    of_zookeeper = zookeeper(Home(home.beside / "metadata", home.beside, ports=home.ports[1:]))
     return Command(bookkeeper_java("BookKeeperServer", home.write("bookkeeper.conf", settings)), helper=of_zookeeper.argv)
 
 
