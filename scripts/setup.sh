@@ -25,7 +25,7 @@ usage: scripts/setup.sh TARGET...
   image        Rust, binutils, buildah, busybox
   test-containers  what image needs, podman with runc, mmdebstrap, musl, ext4's tools
   programs-quick  ZooKeeper, Tarantool, their clients in Python, Java, libeatmydata
-  test-programs  what programs-quick needs, RabbitMQ, BookKeeper, Derby, H2, Berkeley DB, DuckDB, Firebird, OpenLDAP, LMDB, SQLite for Java and Node.js, and their clients in Python
+  test-programs  what programs-quick needs, RabbitMQ, BookKeeper, Derby, H2, WiredTiger (built from source), Berkeley DB, DuckDB, Firebird, OpenLDAP, LMDB, SQLite for Java and Node.js, and their clients in Python
   test-arm64   mmdebstrap, QEMU for arm64, ext4's tools, depmod
   advisories   cargo-deny (builds for some minutes)
   all          test lint demo bench powercut
@@ -345,6 +345,28 @@ EOF
     (cd "$unpacked" && mvn -q -B dependency:copy-dependencies -DoutputDirectory=lib >&2) || die "mvn could not fetch BookKeeper"
 }
 
+# need_wiredtiger: the session inside WiredTiger, which the sources in its Python package are built for. Of the package itself nothing is needed.
+need_wiredtiger() {
+    local built=$peers/wiredtiger version=11.3.1 session=lab/programs/sessions/wiredtiger_session.c
+    [[ $peers/bin/wiredtiger-session -nt $session ]] && return 0
+    if [[ ! -e $built/build/libwiredtiger.a ]]; then
+        say "building WiredTiger $version into $built (some minutes)"
+        rm -rf "$built"
+        mkdir -p "$built/build"
+        (
+            cd "$built" || exit 1
+            python3 -m pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: "wiredtiger==$version" || exit 1
+            tar -xzf "wiredtiger-$version.tar.gz" --strip-components=1 || exit 1
+            cmake -B build -DENABLE_PYTHON=0 -DENABLE_STRICT=0 -DENABLE_STATIC=1 -DENABLE_SHARED=0 -DENABLE_CPPSUITE=0 -DHAVE_UNITTEST=0 \
+                -DHAVE_DIAGNOSTIC=0 -DCMAKE_BUILD_TYPE=Release . || exit 1
+            make -C build -j "$(nproc)" wiredtiger_static
+        ) >&2 || die "WiredTiger could not be built"
+    fi
+    mkdir -p "$peers/bin"
+    cc -O1 -Wall -Werror -I "$built/build/include" -o "$peers/bin/wiredtiger-session" "$session" "$built/build/libwiredtiger.a" -lpthread -ldl ||
+        die "$session could not be compiled"
+}
+
 # need_node_library: SQLite for Node.js, a native library that its npm package ships.
 need_node_library() {
     local library=$peers/node
@@ -627,7 +649,7 @@ setup() {
     test-programs)
         need_rust
         setup programs-quick
-        need_debian cc build-essential mvn maven /usr/share/java/derby.jar libderby-java /usr/share/java/h2.jar libh2-java \
+        need_debian cc build-essential cmake cmake mvn maven /usr/share/java/derby.jar libderby-java /usr/share/java/h2.jar libh2-java \
             /usr/share/java/sqlite-jdbc.jar libxerial-sqlite-jdbc-java /usr/lib/python3/dist-packages/bsddb3 python3-bsddb3 \
             "/usr/lib/$(uname -m)-linux-gnu/firebird/3.0/plugins/libEngine12.so" firebird3.0-server-core
         need_erlang
@@ -637,6 +659,7 @@ setup() {
         need_clients pika==1.4.4 ldap3==2.9.1 duckdb==2.0.1 lmdb==3.0.0 firebird-driver==2.1.0
         need_node_library
         need_bookkeeper
+        need_wiredtiger
         need_java_sessions BookKeeperSession BookKeeperServer
         ;;
     docs)

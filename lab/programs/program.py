@@ -224,6 +224,7 @@ def derby(home: Home) -> list[str]:
     return java(["derby"], *small, "Session", f"jdbc:derby:{home.data}/lab;create=true")
 
 
+WIREDTIGER = str(peers() / "bin/wiredtiger-session")
 SQLITE_JNI = f"-Djava.library.path=/usr/lib/{os.uname().machine}-linux-gnu/jni"
 NODE_LIBRARY = str(peers() / "node/node_modules/libsql")
 PROGRAMS = [
@@ -260,6 +261,7 @@ PROGRAMS = [
         ("/usr/lib/python3/dist-packages/bsddb3",),
         lambda home: ["/usr/bin/python3", str(SESSIONS / "berkeley_session.py"), str(home.data), *home.small("65536")],
     ),
+    Program("wiredtiger", "WiredTigerLog", (WIREDTIGER,), lambda home: [WIREDTIGER, str(home.data)]),
     Program("duckdb", ".wal", (), lambda home: client("duckdb", str(home.data), *home.small("64KB"))),
     Program("firebird", ".fdb", (), lambda home: client("firebird", str(home.data)), options=("--profile", "firebird"), is_made_durably=False),
     Program("openldap", None, (str(peers() / "openldap/usr/sbin/slapd"),), lambda home: client("openldap", home.port), openldap),
