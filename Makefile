@@ -25,6 +25,8 @@ N ?= 20
 WORKLOAD ?= all
 CONTROLS ?= $(if $(filter all,$(WORKLOAD)),8,0)
 REPORT ?= $(if $(filter all,$(WORKLOAD)),lab/powercut/REPORT.md,$(or $(CARGO_TARGET_DIR),target)/powercut.md)
+# The programs that people run: kills and cuts of each under Forebay, or measurements of each in turn.
+TIMES ?= 5
 # The suites: cuts of each variant.
 ROUNDS ?= 100
 LAB_PROGRAMS := -p forebay -p forebay-preload -p forebay-powercut
@@ -37,7 +39,7 @@ BUILD_FAILPOINTS := cargo build --profile failpoints --features forebay/failpoin
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: docs help setup demo check test test-long packages test-packages test-systemd image test-containers test-aarch64 test-arm64 failpoints powercut powercut-quick suites bench bench-quick lint fmt fuzz advisories
+.PHONY: docs help setup demo check test test-long packages test-packages test-systemd image test-containers test-programs bench-programs test-aarch64 test-arm64 failpoints powercut powercut-quick suites bench bench-quick lint fmt fuzz advisories
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -72,7 +74,7 @@ test: ## Run what must pass: lint, and every promise's test but those of the pow
 	@scripts/setup.sh test
 	@$(MAKE) --no-print-directory lint
 	scripts/run_tests.py --workspace $(LOCKED)
-	python3 -m unittest -q suites.selftest scripts.test_faults scripts.test_kubernetes scripts.test_promises scripts.test_names scripts.test_circles scripts.test_run_tests scripts.test_wrap
+	python3 -m unittest -q suites.selftest lab.programs.selftest scripts.test_faults scripts.test_kubernetes scripts.test_promises scripts.test_names scripts.test_circles scripts.test_run_tests scripts.test_wrap
 	@if [ "$$(id -u)" = 0 ]; then FOREBAY=$(LAB)/debug/forebay python3 -m suites --only order --rounds 8; else echo "skipped: cuts of file systems need root"; fi
 
 # What takes long and seldom finds what `make test` does not.
@@ -82,6 +84,12 @@ test-long: ## Run the rest: the laboratory at toy size, pools on a disk, power c
 	scripts/run_tests.py --workspace $(LOCKED)
 	TESTS=all FOREBAY_TEST_POOLS=disk scripts/run_tests.py --workspace $(LOCKED) --test run_descriptors --test run_handlers --test run_members --test run_processes --test run_redis \
 		--test run_sqlite --test run_postgres
+	@if [ "$$(id -u)" = 0 ] && [ -e /dev/loop-control ]; then \
+		scripts/setup.sh programs-quick && \
+		FOREBAY=$(LAB)/debug/forebay unshare --mount python3 -m lab.programs --only zookeeper --only tarantool --only java-channels; \
+	else \
+		echo "skipped: kills and cuts of the programs that people run: they need root and loop devices"; \
+	fi
 	cargo build $(LOCKED) -p forebay -p forebay-preload
 	scripts/faults.py --programs $(LAB)/debug/forebay $(LAB)/debug/libforebay.so
 	@$(MAKE) --no-print-directory powercut-quick
@@ -153,6 +161,18 @@ image: ## Make the OCI image of forebay for this machine, an archive in target/i
 test-containers: ## Take Redis, PostgreSQL and etcd through the lives of containers (podman; needs root and Debian's archive); FROM=DIR, ONLY=TEXT of a trial's name
 	@scripts/setup.sh test-containers
 	scripts/test_containers.sh $(if $(FROM),--from $(FROM)) -- $(if $(ONLY),--only '$(ONLY)')
+
+# Under Forebay with failpoints, which can be told that this is another boot. In a mount namespace: one that somebody else makes meanwhile would hold the disks.
+test-programs: ## Take ZooKeeper, RabbitMQ, Tarantool, databases inside Java, Python and Node.js, and more through kills and cuts (needs root and loop devices); ONLY=NAME, TIMES=5 kills and cuts, SEED=...
+	@scripts/setup.sh test-programs
+	$(BUILD_FAILPOINTS)
+	unshare --mount python3 -m lab.programs $(addprefix --only ,$(ONLY)) --rounds $(TIMES) $(if $(SEED),--seed $(SEED))
+
+bench-programs: ## Measure the same programs plain, with libeatmydata and under Forebay, and an installation of packages; ONLY=NAME, TIMES=5 in turn
+	@scripts/setup.sh test-programs test-packages
+	$(BUILD)
+	FOREBAY=$(FOREBAY) python3 -m lab.programs --speed $(addprefix --only ,$(ONLY)) --repeat $(TIMES)
+	$(if $(ONLY),,FOREBAY=$(FOREBAY) python3 -m lab.programs.installs)
 
 test-arm64: ## Run Redis, SQLite, PostgreSQL and etcd with Debian's kernel for arm64 in an emulated machine: killed, and cut off (needs root and Debian's archive); FROM=DIR takes programs that are built, ONLY=redis|sqlite|postgres|etcd
 	@scripts/setup.sh aarch64 test-arm64

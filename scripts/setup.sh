@@ -24,6 +24,8 @@ usage: scripts/setup.sh TARGET...
   test-systemd   mmdebstrap, QEMU, ext4's tools
   image        Rust, binutils, buildah, busybox
   test-containers  what image needs, podman with runc, mmdebstrap, musl, ext4's tools
+  programs-quick  ZooKeeper, Tarantool, their clients in Python, Java, libeatmydata
+  test-programs  what programs-quick needs, RabbitMQ, BookKeeper, Derby, H2, WiredTiger (built from source), Berkeley DB, DuckDB, Firebird, OpenLDAP, LMDB, SQLite for Java and Node.js, and their clients in Python
   test-arm64   mmdebstrap, QEMU for arm64, ext4's tools, depmod
   advisories   cargo-deny (builds for some minutes)
   all          test lint demo bench powercut
@@ -283,6 +285,110 @@ need_influxdb() {
     ln -sf "$(realpath "$unpacked")/usr/bin/influxd" "$peers/bin/influxd"
 }
 
+# need_unpacked NAME WITNESS PACKAGE...: packages that would start a service, unpacked into a directory of that name, and the libraries that they need.
+need_unpacked() {
+    local unpacked=$peers/$1 witness=$2 package library
+    [[ -e $unpacked/$witness ]] && return 0
+    say "unpacking ${*:3} into $unpacked"
+    rm -rf "$unpacked"
+    mkdir -p "$unpacked"
+    (cd "$unpacked" && download "${@:3}") || exit 1
+    for package in "$unpacked"/*.deb; do
+        dpkg-deb -x "$package" "$unpacked" || die "dpkg-deb could not unpack $package"
+        for library in $(dpkg-deb -f "$package" Depends | tr ',' '\n' | sed -n 's/^ *\(lib[^ :]*\).*/\1/p' | grep -v '^libicu-dev'); do
+            [[ $(dpkg-query -W -f '${db:Status-Status}' "$library" 2>/dev/null) == installed ]] || missing+=("$library")
+        done
+        rm "$package"
+    done
+    install_debian
+}
+
+# need_tarantool: Tarantool out of its package, which would make a user and a service.
+need_tarantool() {
+    need_unpacked tarantool usr/bin/tarantool tarantool
+    mkdir -p "$peers/bin"
+    ln -sf "$(realpath "$peers/tarantool/usr/bin/tarantool")" "$peers/bin/tarantool"
+}
+
+# need_erlang: what RabbitMQ's package needs.
+need_erlang() {
+    local package
+    need_debian /usr/lib/erlang/bin/erl erlang-base
+    for package in crypto eldap inets mnesia os-mon parsetools public-key runtime-tools ssl syntax-tools tools xmerl; do
+        compgen -G "/usr/lib/erlang/lib/${package//-/_}-*" >/dev/null || missing+=("erlang-$package")
+    done
+}
+
+# need_clients PACKAGE...: the clients in Python by which the programs that people run are written to (lab/programs).
+need_clients() {
+    local package
+    for package; do
+        need_venv "$package"
+    done
+}
+
+# need_bookkeeper: BookKeeper's server and client with what they need, out of Maven's repository.
+need_bookkeeper() {
+    local unpacked=$peers/bookkeeper version=4.16.6
+    [[ -e $unpacked/lib/bookkeeper-server-$version.jar ]] && return 0
+    say "fetching BookKeeper $version into $unpacked"
+    rm -rf "$unpacked"
+    mkdir -p "$unpacked"
+    cat >"$unpacked/pom.xml" <<EOF
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion><groupId>lab</groupId><artifactId>lab</artifactId><version>1</version>
+  <dependencies><dependency>
+    <groupId>org.apache.bookkeeper</groupId><artifactId>bookkeeper-server</artifactId><version>$version</version>
+  </dependency></dependencies>
+</project>
+EOF
+    (cd "$unpacked" && mvn -q -B dependency:copy-dependencies -DoutputDirectory=lib >&2) || die "mvn could not fetch BookKeeper"
+}
+
+# need_wiredtiger: the session inside WiredTiger, which the sources in its Python package are built for. Of the package itself nothing is needed.
+need_wiredtiger() {
+    local built=$peers/wiredtiger version=11.3.1 session=lab/programs/sessions/wiredtiger_session.c
+    [[ $peers/bin/wiredtiger-session -nt $session ]] && return 0
+    if [[ ! -e $built/build/libwiredtiger.a ]]; then
+        say "building WiredTiger $version into $built (some minutes)"
+        rm -rf "$built"
+        mkdir -p "$built/build"
+        (
+            cd "$built" || exit 1
+            python3 -m pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: "wiredtiger==$version" || exit 1
+            tar -xzf "wiredtiger-$version.tar.gz" --strip-components=1 || exit 1
+            cmake -B build -DENABLE_PYTHON=0 -DENABLE_STRICT=0 -DENABLE_STATIC=1 -DENABLE_SHARED=0 -DENABLE_CPPSUITE=0 -DHAVE_UNITTEST=0 \
+                -DHAVE_DIAGNOSTIC=0 -DCMAKE_BUILD_TYPE=Release . || exit 1
+            make -C build -j "$(nproc)" wiredtiger_static
+        ) >&2 || die "WiredTiger could not be built"
+    fi
+    mkdir -p "$peers/bin"
+    cc -O1 -Wall -Werror -I "$built/build/include" -o "$peers/bin/wiredtiger-session" "$session" "$built/build/libwiredtiger.a" -lpthread -ldl ||
+        die "$session could not be compiled"
+}
+
+# need_node_library: SQLite for Node.js, a native library that its npm package ships.
+need_node_library() {
+    local library=$peers/node
+    [[ -d $library/node_modules/libsql ]] && return 0
+    if ! have npm; then
+        say "skipped: SQLite inside Node.js: npm is not installed"
+        return 0
+    fi
+    mkdir -p "$library"
+    npm install --silent --no-save --prefix "$library" libsql@0.5.29 >&2 || die "npm could not install libsql"
+}
+
+# need_java_sessions NAME...: the sessions by which what lives inside Java, or has a client in Java, is written to.
+need_java_sessions() {
+    local classes=${CARGO_TARGET_DIR:-target}/programs/java source name
+    mkdir -p "$classes"
+    for name; do
+        source=lab/programs/sessions/$name.java
+        [[ $classes/$name.class -nt $source ]] || javac -cp "$peers/bookkeeper/lib/*" -d "$classes" "$source" || die "$source could not be compiled"
+    done
+}
+
 # need_prometheus: Prometheus and promtool out of the package, which would start a service.
 need_prometheus() {
     local unpacked=$peers/prometheus program
@@ -530,6 +636,31 @@ setup() {
         need_python
         install_debian
         need_kubernetes_schemas
+        ;;
+    programs-quick)
+        need_debian javac default-jdk-headless /usr/share/java/zookeeper.jar libzookeeper-java \
+            "/usr/lib/$(uname -m)-linux-gnu/libeatmydata.so" libeatmydata1 /sbin/mkfs.ext4 e2fsprogs losetup mount unshare util-linux
+        need_python
+        install_debian
+        need_tarantool
+        need_clients kazoo==2.11.0 tarantool==1.3.0
+        need_java_sessions Session ChannelsLog
+        ;;
+    test-programs)
+        need_rust
+        setup programs-quick
+        need_debian cc build-essential cmake cmake mvn maven /usr/share/java/derby.jar libderby-java /usr/share/java/h2.jar libh2-java \
+            /usr/share/java/sqlite-jdbc.jar libxerial-sqlite-jdbc-java /usr/lib/python3/dist-packages/bsddb3 python3-bsddb3 \
+            "/usr/lib/$(uname -m)-linux-gnu/firebird/3.0/plugins/libEngine12.so" firebird3.0-server-core
+        need_erlang
+        install_debian
+        need_unpacked rabbitmq usr/lib/rabbitmq rabbitmq-server
+        need_unpacked openldap usr/sbin/slapd slapd
+        need_clients pika==1.4.4 ldap3==2.9.1 duckdb==2.0.1 lmdb==3.0.0 firebird-driver==2.1.0
+        need_node_library
+        need_bookkeeper
+        need_wiredtiger
+        need_java_sessions BookKeeperSession BookKeeperServer
         ;;
     docs)
         need_rust

@@ -55,8 +55,8 @@ def stop_all(limit_s: float = 20.0) -> None:
                 pass
 
 
-def descendants() -> list[int]:
-    """Process ids of all that came from us and are there still: parents before their children."""
+def descendants(of: int | None = None) -> list[int]:
+    """Process ids of all that came from a process (from us) and are there still: parents before their children."""
     children: dict[int, list[int]] = {}
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -65,7 +65,7 @@ def descendants() -> list[int]:
             except OSError:
                 continue
             children.setdefault(parent, []).append(int(entry.name))
-    found = [os.getpid()]
+    found = [os.getpid() if of is None else of]
     for pid in found:
         found += children.get(pid, [])
     return found[1:]

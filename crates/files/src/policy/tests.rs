@@ -142,7 +142,8 @@ fn an_unknown_profile_or_program_is_refused_with_the_known_ones() {
 }
 
 /// Promise (files): A program that no profile names has the logs of SQLite, RocksDB, LevelDB,
-/// Redis, MariaDB, PostgreSQL and etcd absorbed, known by their names.
+/// Redis, MariaDB, PostgreSQL, etcd, ZooKeeper, Tarantool and others absorbed, known by their
+/// names.
 #[test]
 fn a_program_that_no_profile_names_has_logs_by_their_names() {
     let config = PolicyConfig::default();
@@ -157,6 +158,20 @@ fn a_program_that_no_profile_names_has_logs_by_their_names() {
         ("/var/lib/mysql/mysql-bin.000007", true),
         ("/pg/pg_wal/000000010000000000000001", true),
         ("/e/member/wal/0000000000000000-0000000000000000.wal", true),
+        ("/z/version-2/log.1f", true),
+        ("/t/00000000000000000007.xlog", true),
+        ("/t/00000000000000000007.xlog.inprogress", true),
+        ("/srv/app/shop.duckdb.wal", true),
+        ("/srv/derby/shop/log/log12.dat", true),
+        ("/srv/app/log.0000000001", true),
+        ("/b/journal/current/19c1f2a3b4c.txn", true),
+        ("/m/journal/WiredTigerLog.0000000001", true),
+        ("/m/journal/WiredTigerPreplog.0000000002", true),
+        ("/m/WiredTiger.wt", false),
+        ("/z/version-2/snapshot.1f", false),
+        ("/t/00000000000000000007.snap.inprogress", false),
+        ("/srv/derby/shop/log/log.ctrl", false),
+        ("/srv/app/log.1", false),
         ("/srv/app/users.db", false),
         ("/var/log/app.log", false),
         ("/var/log/2026-11-29.log", false),
@@ -193,7 +208,8 @@ fn the_documents_have_a_row_for_each_profile() {
             names.join(", ")
         };
         let programs = match profile.programs.is_empty() {
-            true => "all others".to_owned(),
+            true if profile.name == ANY => "all others".to_owned(),
+            true => format!("inside others: *any*, or `--profile {}`", profile.name),
             false => quoted(profile.programs),
         };
         let absorbed = quoted(profile.absorb.iter().map(|p| in_short(p)).collect());
