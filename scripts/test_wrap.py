@@ -40,6 +40,10 @@ class Markdown(unittest.TestCase):
         lines = [f"# {LONG}", "", f"| {LONG} |", "", "```", LONG, "```", "", f"[a]: {LONG}", "", f"    {LONG}"]
         self.assertEqual(of_markdown(*lines), lines)
 
+    def test_code_is_measured_whether_it_is_fenced_or_indented(self):
+        page = f"text\n\n```sh\n{LONG}\n```\n\n    {LONG}\n"
+        self.assertEqual(list(wrap.code_lines(page)), [(4, LONG), (7, LONG)])
+
     def test_no_line_begins_as_something_else(self):
         for mark in ("*", "+", "7.", "#", "|", ">"):
             line = f"{'x' * 99} {mark} {LONG}"

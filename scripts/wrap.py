@@ -52,13 +52,15 @@ def main() -> int:
 
 
 def code_lines(text: str) -> Iterator[tuple[int, str]]:
-    """The lines of a page's blocks of code, with their numbers."""
+    """The lines of a page's blocks of code, fenced or indented, with their numbers. Text that is indented as far is wrapped."""
     is_code = False
     for number, line in enumerate(text.split("\n"), 1):
         is_fence = line.lstrip().startswith("```")
         is_code ^= is_fence
         if is_code and not is_fence:
             yield number, line
+        elif line.startswith("    "):
+            yield number, line[4:]
 
 
 def wrap(lines: list[str], *, is_markdown: bool = False) -> list[str]:

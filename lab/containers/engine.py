@@ -26,7 +26,8 @@ class Podman:
         # In memory, as everywhere: what it keeps there is wrong after a reboot. The storage knows it by its name.
         self.run_dir = pathlib.Path("/run") / f"forebay-lab-{hashlib.sha256(bytes(scratch)).hexdigest()[:12]}"
         self.run_dir.mkdir(exist_ok=True)
-        places = ["--root", scratch / "storage", "--runroot", self.run_dir / "root", "--tmpdir", self.run_dir / "tmp"]
+        self.storage = scratch / "storage"
+        places = ["--root", self.storage, "--runroot", self.run_dir / "root", "--tmpdir", self.run_dir / "tmp"]
         kinds = ["--storage-driver", "overlay", "--cgroup-manager", "cgroupfs", "--events-backend", "none", "--runtime", "runc"]
         # podman's monitor leaves a file where it was started when a container meets its memory limit: all is started there.
         self.command = ["podman", *map(str, places), *kinds]
@@ -71,7 +72,10 @@ class Podman:
         self.ask("pod", "rm", "--all", "--force")
         self.ask("rm", "--all", "--force", "--time", 0)
         self.ask("unmount", "--all")
+        self.drop_run_dir()
+
+    def drop_run_dir(self) -> None:
         # Where nothing was mounted, there is nothing to be let go of.
-        for place in (self.run_dir, pathlib.Path(self.command[2]) / "overlay"):
+        for place in (self.run_dir, self.storage / "overlay"):
             subprocess.run(["umount", "--quiet", "--lazy", str(place)], check=False, capture_output=True)
         shutil.rmtree(self.run_dir, ignore_errors=True)

@@ -18,6 +18,7 @@ from .engine import RUN, Podman
 from .life import USER, ContainerLife, Trial
 from .memory import memory_of
 from .pods import pod_of
+from .rootless import rootless_of
 
 MIB = 1 << 20
 # What a server without the pool says of the files that a cut left, and what that means.
@@ -31,6 +32,7 @@ def all_scenes(scratch: pathlib.Path, musl_program: pathlib.Path | None) -> dict
     scenes: dict[str, Callable[[Podman], str]] = {}
     for database in (REDIS, POSTGRES):
         scenes[f"{database.name}: its disk is cut off"] = lambda podman, database=database: cut(podman, database, scratch)
+        scenes[f"{database.name}: rootless podman"] = lambda podman, database=database: rootless_of(podman, database)
         scenes[f"{database.name}: pod of examples/kubernetes"] = lambda podman, database=database: pod_of(podman, database, scratch)
     scenes["redis: two containers share a pool"] = lambda podman: shared(podman, scratch)
     scenes["redis: killed for its memory limit"] = lambda podman: out_of_memory(podman, scratch)

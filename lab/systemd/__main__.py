@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import pathlib
 import shutil
 import sys
@@ -48,6 +49,8 @@ def main() -> int:
                     print(f"{name}: FAILED: {failure}", file=sys.stderr, flush=True)
                     if machine.process is None:
                         machine.boot()
+                    else:
+                        tell(machine)
             end(machine, failures)
     except Failure as failure:
         failures.append("the machine")
@@ -63,6 +66,13 @@ def prepare(machine: Machine | Container) -> None:
     if isinstance(machine, Machine):
         machine.sh("mountpoint -q /mnt/pmem || { ndctl create-namespace -f -e namespace0.0 -m fsdax -M mem >/dev/null; mke2fs -q -t ext4 -b 4096 -F /dev/pmem0; systemctl daemon-reload; mount /mnt/pmem; }")
     machine.sh("dpkg -i /parcel/old.deb")
+
+
+def tell(machine: Machine | Container) -> None:
+    """What its journal and its databases' logs say last."""
+    with contextlib.suppress(Failure, OSError):
+        _, said = machine.ask("journalctl -b --no-pager -n 60; tail -n 20 /var/log/*/*.log", 120.0)
+        print(said, file=sys.stderr, flush=True)
 
 
 def one(machine: Machine | Container, name: str, pools: list[str]) -> None:
