@@ -94,6 +94,13 @@ impl Core {
         Ok(guard)
     }
 
+    /// Before the pool lock is taken to claim a lane.
+    pub(crate) fn begin_writing(&self) -> Result<(), PoolError> {
+        self.check_process()?;
+        let begun = self.media.begin_writing();
+        begun.map_err(|e| PoolError::io(&self.path, "becoming its writer", e))
+    }
+
     /// Refuses a pool whose file was removed since it was opened: what is written to it is gone
     /// with this process. Under the pool lock, which who removes it has (`Pool::lock`).
     pub(crate) fn check_named(&self) -> Result<(), PoolError> {

@@ -120,6 +120,12 @@ pub enum PoolErrorKind {
         /// Bytes of a sector.
         found: u64,
     },
+    /// A pool on legs, or the file that names them, which is none.
+    #[error("cannot lie on these legs: {what}")]
+    BadLegs {
+        /// What is wrong with them.
+        what: String,
+    },
     /// No pool.
     #[error(
         "is not a Forebay pool: both superblocks are unreadable ({found}). If it was a pool, restore it from a copy; nothing was changed"

@@ -50,6 +50,7 @@ pub mod failpoint;
 #[doc(hidden)]
 pub mod format;
 mod lane;
+mod legs;
 mod lsn;
 pub mod media;
 mod monotonic;

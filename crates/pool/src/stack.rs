@@ -3,7 +3,12 @@
 #![expect(unsafe_code, reason = "changes the stack")]
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
-use std::{arch::naked_asm, ffi::c_void, mem, ptr};
+use std::{
+    arch::naked_asm,
+    ffi::c_void,
+    io, mem, ptr,
+    thread::{self, JoinHandle},
+};
 
 /// Bytes of the stack that is lent.
 const ROOM: usize = 512 << 10;
@@ -46,6 +51,18 @@ pub fn with_room<T, F: FnOnce() -> T>(call: F) -> T {
     }
 }
 
+/// Starts a thread to which no signal of the process is delivered, whoever handles them.
+///
+/// # Errors
+/// There is no more thread.
+pub(crate) fn quiet_thread(
+    name: &str,
+    work: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    let _blocked = BlockedSignals::all();
+    thread::Builder::new().name(name.to_owned()).spawn(work)
+}
+
 /// Signals that are blocked as long as it is there.
 struct BlockedSignals {
     before: libc::sigset_t,
@@ -58,13 +75,19 @@ impl BlockedSignals {
         unsafe {
             let mut stack: libc::stack_t = mem::zeroed();
             let is_known = libc::sigaltstack(ptr::null(), &raw mut stack) == 0;
-            if !is_known || stack.ss_flags & libc::SS_ONSTACK == 0 {
-                return None;
-            }
+            let is_on = is_known && stack.ss_flags & libc::SS_ONSTACK != 0;
+            is_on.then(Self::all)
+        }
+    }
+
+    /// All of them.
+    fn all() -> Self {
+        // SAFETY: both are structures of numbers.
+        unsafe {
             let [mut all, mut before]: [libc::sigset_t; 2] = mem::zeroed();
             libc::sigfillset(&raw mut all);
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-            Some(Self { before })
+            Self { before }
         }
     }
 }

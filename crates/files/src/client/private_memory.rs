@@ -30,14 +30,15 @@ pub(super) enum MemoryUse {
     Page,
     Lane,
     Pool,
+    Posts,
 }
 
-static OURS: [PrivateMapping; 6] = [const {
+static OURS: [PrivateMapping; 7] = [const {
     PrivateMapping {
         start: AtomicUsize::new(0),
         end: AtomicUsize::new(0),
     }
-}; 6];
+}; 7];
 
 impl PrivateMapping {
     #[inline]

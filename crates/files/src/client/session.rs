@@ -238,6 +238,7 @@ impl MemberSession {
         private_memory::keep(MemoryUse::Page, page.memory());
         private_memory::keep(MemoryUse::Lane, lane.state_memory());
         private_memory::keep(MemoryUse::Pool, lane.pool_memory());
+        private_memory::keep(MemoryUse::Posts, lane.posts_memory());
         Ok(Self {
             page,
             number: member,

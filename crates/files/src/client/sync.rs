@@ -122,6 +122,8 @@ impl MemberSession {
         let is_real = order::before_sync(self, (number, wanted), raw, durability)?;
         match self.commit(file.end.load(Acquire)) {
             Ok(()) if is_real => Ok(Some(SyncOutcome::Really)),
+            // The pool has fewer copies of it than were asked for: the disk has it, too.
+            Ok(()) if self.lane.is_degraded() => really(raw).map(Some),
             Ok(()) => Ok(Some(SyncOutcome::InPool)),
             Err(_) => {
                 // The pool's disk failed, or the run ended: the file is plain next.

@@ -77,5 +77,6 @@ fn open_again(pool: &Pool) -> Result<Pool, FilesError> {
     let emulated = pool.durability() == PoolPersistence::ProcessCrash;
     Ok(PoolOptions::new()
         .emulated(emulated)
+        .lost_legs(pool.lost_legs())
         .open_file(path, file)?)
 }

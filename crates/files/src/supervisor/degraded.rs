@@ -108,7 +108,7 @@ impl SupervisorState {
     /// What keeps the run from being what it was begun for, in words.
     pub(super) fn degraded(&self, files: &[FileStatus], plain: &[PlainFile]) -> Vec<String> {
         let unreached = self.look_at_processes();
-        let mut all: Vec<String> = match (plain.first(), unreached) {
+        let found: Vec<String> = match (plain.first(), unreached) {
             _ if !files.is_empty() => given_up(files, plain),
             (Some(first), _) => vec![format!(
                 "nothing is absorbed: {} stays plain: {}",
@@ -118,6 +118,8 @@ impl SupervisorState {
             (None, Some(why)) => vec![format!("nothing is absorbed: {why}")],
             (None, None) => Vec::new(),
         };
+        let mut all: Vec<String> = self.pool.degradation().into_iter().collect();
+        all.extend(found);
         if !files.is_empty() || !plain.is_empty() {
             all.extend(self.writers_without_library());
         }

@@ -99,9 +99,16 @@ pub(super) fn run(shared: &SupervisorState, run: &RunState) {
     let mut last_drained = MonotonicTime::now();
     let mut last_tail = 0;
     let mut closed = IdleFilesystems::new();
+    let mut was_degraded = false;
     loop {
         let seen = run.lane.turned();
         let is_sound = run.lane.is_sound();
+        let is_degraded = run.lane.member().is_degraded();
+        if is_degraded && !was_degraded && is_sound {
+            // What has too few copies is not to be anywhere else for longer than it takes.
+            let _ = run.lane.seal();
+        }
+        was_degraded = is_degraded;
         if !is_sound && run.page.failing() {
             // No sync of any file succeeds until all do.
             if !run.repair_all(shared) {

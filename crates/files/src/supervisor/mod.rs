@@ -187,7 +187,7 @@ impl Supervisor {
         ))?;
         let shared = Arc::new(SupervisorState {
             pool_disks: (pool.descriptor())
-                .filter(|_| pool.needs_commit())
+                .filter(|_| pool.needs_commit() && !pool.is_elsewhere())
                 .map_or_else(Vec::new, disks::of),
             pool,
             token: Uuid::new_v4(),

@@ -40,6 +40,13 @@ impl RunState {
                 ),
                 "Raise that above the size of the pool, and restart the program",
             ),
+            Some(error) if self.pool.is_elsewhere() => (
+                format!(
+                    "the legs of the pool {path} failed ({error}; {})",
+                    self.pool.describe()
+                ),
+                "See to these machines, and restart the program",
+            ),
             Some(error) => (
                 format!("the disk of the pool {path} failed ({error})"),
                 "See to that disk, and restart the program",

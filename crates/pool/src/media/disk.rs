@@ -169,7 +169,7 @@ impl DiskMedia {
 
 /// Memory of so many bytes, none of which is there before it is touched, and whose size no process
 /// changes.
-fn sealed(bytes: u64) -> io::Result<OwnedFd> {
+pub(super) fn sealed(bytes: u64) -> io::Result<OwnedFd> {
     let fd = rustix::fs::memfd_create(
         "forebay-pool",
         MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING,

@@ -35,6 +35,8 @@ pub(crate) const POOL_LOCK: u32 = 0;
 /// The lock under which a block of a disk's tables is read, changed and written: above those of any
 /// lane.
 pub(super) const TABLES_LOCK: u32 = 1 << 20;
+/// The lock of the one process that writes to a pool's legs: above those of any recovery.
+pub(super) const WRITER_LOCK: u32 = 1 << 22;
 /// Those that are held for a moment and waited for, in the order in which they are taken.
 const MOMENTARY: [u32; 2] = [POOL_LOCK, TABLES_LOCK];
 

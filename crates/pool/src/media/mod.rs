@@ -14,9 +14,11 @@ mod file;
 mod file_size_limit;
 mod forward;
 mod held_locks;
+mod legs;
 mod locks;
 mod mapped;
 mod mapping;
+mod post_box;
 mod process;
 pub(crate) mod sector;
 mod sim;
@@ -31,6 +33,7 @@ pub use file::{FileMedia, MediaKind, map_emulated, open_dax, open_emulated, writ
 #[doc(hidden)]
 pub use file_size_limit::size_limit_below;
 pub(crate) use held_locks::LockGuard;
+pub(crate) use legs::LegsMedia;
 pub(crate) use locks::POOL_LOCK;
 #[doc(hidden)]
 pub use mapped::{Atomics, Mapped, wait, wake, wake_all, wake_one};
@@ -60,6 +63,8 @@ pub enum PoolPersistence {
     /// A disk: what was committed is there after the power fails, as far as the disk does what it
     /// says; what was not is lost with the last process that has the pool.
     PowerCutOnceCommitted,
+    /// Memory of other machines: what was committed is there after this one is lost.
+    MachineLossOnceCommitted,
     /// Ordinary memory or page cache: a store is there after the process dies, and gone
     /// when the machine goes down.
     ProcessCrash,
@@ -72,6 +77,7 @@ impl PoolPersistence {
         match self {
             Self::PowerCut => "power_cut",
             Self::PowerCutOnceCommitted => "power_cut_once_committed",
+            Self::MachineLossOnceCommitted => "machine_loss_once_committed",
             Self::ProcessCrash => "process_crash",
         }
     }
@@ -83,6 +89,9 @@ impl fmt::Display for PoolPersistence {
             Self::PowerCut => "survives a power cut",
             Self::PowerCutOnceCommitted => {
                 "survives a power cut, if the disk keeps what it says it has"
+            }
+            Self::MachineLossOnceCommitted => {
+                "survives the loss of this machine, as long as a machine with a complete leg stays up"
             }
             Self::ProcessCrash => {
                 "survives a process crash only (emulated: a power cut or reboot loses it)"
@@ -201,6 +210,20 @@ pub trait Media: Send + Sync + 'static {
         false
     }
 
+    /// Before a lane is claimed, and the tables are read for that: this process is to be one that
+    /// may write.
+    ///
+    /// # Errors
+    /// Another one is, where there can be one only.
+    fn begin_writing(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Where processes ask another one to write, if they do; empty otherwise.
+    fn posts_memory(&self) -> Range<usize> {
+        0..0
+    }
+
     /// The tables end at `end`: what is stored below is durable at the next fence also where the
     /// rest has to be written back.
     fn set_tables(&self, end: u64) {
@@ -254,6 +277,34 @@ pub trait Media: Send + Sync + 'static {
     /// A medium that failed is written to once more: the caller has ended every log that relied on
     /// it.
     fn try_again(&self) {}
+
+    /// True if fewer copies are kept of what is written back than there are to be: a sync is to be
+    /// a real one as well.
+    fn is_degraded(&self) -> bool {
+        false
+    }
+
+    /// The same in words.
+    fn degradation(&self) -> Option<String> {
+        None
+    }
+
+    /// Legs that were given up when it was opened ([`PoolOptions`](crate::PoolOptions)).
+    fn lost_legs(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// True if what is written back does not lie where the [descriptor](Self::descriptor)'s file
+    /// does.
+    fn is_elsewhere(&self) -> bool {
+        false
+    }
+
+    /// A process that has another's memory waits for that one's answers as long as `is_orphan` does
+    /// not say that it is gone.
+    fn ask_owner(&self, is_orphan: fn() -> bool) {
+        let _ = is_orphan;
+    }
 
     /// The memory, for another process to open the same medium with.
     fn shared_memory(&self) -> Option<BorrowedFd<'_>> {

@@ -138,6 +138,7 @@ impl Pool {
         if !start.is_multiple_of(PAGE) || start > START_MAX {
             return Err(self.core.fail(PoolErrorKind::BadStart { start }));
         }
+        self.core.begin_writing()?;
         let claimed = {
             let _pool = self.core.lock_pool()?;
             self.core.check_named()?;
@@ -362,6 +363,7 @@ impl Pool {
         owner: Uuid,
         options: &ClaimOptions,
     ) -> Result<ClaimedLane, PoolError> {
+        self.core.begin_writing()?;
         let mut claimed = {
             let _pool = self.core.lock_pool()?;
             self.core.check_named()?;

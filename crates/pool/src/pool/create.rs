@@ -21,11 +21,14 @@ use crate::{
         layout::{LANE_TABLE, PAGE, PoolGeometry},
         superblock::Superblock,
     },
-    media::{DiskMedia, FileMedia, Media, ProcessMark, open_dax, open_emulated, write_zeros},
+    legs::LegsFile,
+    media::{
+        DiskMedia, FileMedia, LegsMedia, Media, ProcessMark, open_dax, open_emulated, write_zeros,
+    },
 };
 use std::{
     fs::{self, OpenOptions},
-    io,
+    io::{self, Write},
     os::{
         fd::AsFd,
         unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt},
@@ -58,6 +61,9 @@ impl PoolOptions {
         let path = path.as_ref();
         // Sizes that make no pool are refused before anything is made.
         self.geometry(path)?;
+        if !self.legs.is_empty() {
+            return self.create_on_legs(path);
+        }
         let is_block = fs::metadata(path).is_ok_and(|m| m.file_type().is_block_device());
         if self.disk || is_block {
             return self.create_on_disk(path, is_block);
@@ -105,6 +111,23 @@ impl PoolOptions {
                     drop(fs::remove_file(path));
                 }
             })
+    }
+
+    /// In other machines' memory, with a new file that says where.
+    fn create_on_legs(&self, path: &Path) -> Result<Pool, PoolError> {
+        let legs = LegsFile::new(&self.legs, self.copies, self.insecure)
+            .map_err(|what| PoolError::new(path, PoolErrorKind::BadLegs { what }))?;
+        let text = legs.to_string();
+        allocate_with(path, text.len() as u64, |file| {
+            (&*file).write_all(text.as_bytes())?;
+            file.sync_all()
+        })?;
+        let opened = OpenOptions::new().read(true).write(true).open(path);
+        let file = opened.map_err(|e| PoolError::io(path, "opening the pool", e));
+        file.and_then(|file| LegsMedia::create(path, file, legs, self.bytes, self.force))
+            .and_then(|media| self.create_on(path, Arc::new(media)))
+            // Whatever fails leaves no half-made pool behind.
+            .inspect_err(|_| drop(fs::remove_file(path)))
     }
 
     fn open_empty(&self, path: &Path, is_device: bool) -> Result<DiskMedia, PoolError> {
@@ -182,6 +205,15 @@ impl PoolOptions {
 
 /// Makes a file of `bytes` bytes, all allocated and durable.
 fn allocate(path: &Path, bytes: u64) -> Result<(), PoolError> {
+    allocate_with(path, bytes, |file| write_zeros(file, bytes))
+}
+
+/// Makes a file of `bytes` bytes by `fill`, which makes its content durable.
+fn allocate_with(
+    path: &Path,
+    bytes: u64,
+    fill: impl FnOnce(&fs::File) -> io::Result<()>,
+) -> Result<(), PoolError> {
     let file = OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -198,7 +230,7 @@ fn allocate(path: &Path, bytes: u64) -> Result<(), PoolError> {
         })?;
     let free = rustix::fs::fstatvfs(&file).map_or(0, |found| found.f_bavail * found.f_frsize);
     let zero = || -> io::Result<()> {
-        write_zeros(&file, bytes)?;
+        fill(&file)?;
         let parent = path
             .parent()
             .filter(|p| !p.as_os_str().is_empty())

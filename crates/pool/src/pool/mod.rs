@@ -112,10 +112,31 @@ impl Pool {
         self.core.media.shared_memory()
     }
 
+    /// True if what is in it does not lie where its file does, but on legs.
+    #[must_use]
+    pub fn is_elsewhere(&self) -> bool {
+        self.core.media.is_elsewhere()
+    }
+
+    /// The legs that were given up when it was opened ([`PoolOptions::lost_legs`]).
+    #[must_use]
+    pub fn lost_legs(&self) -> Vec<String> {
+        self.core.media.lost_legs()
+    }
+
+    /// In words, if fewer copies are kept of what is committed than there are to be.
+    #[must_use]
+    pub fn degradation(&self) -> Option<String> {
+        self.core.media.degradation()
+    }
+
     /// Bytes of its file that are not allocated, where it lies on a disk, in a file.
     #[must_use]
     pub fn holes(&self) -> Option<u64> {
-        let descriptor = self.descriptor().filter(|_| self.needs_commit())?;
+        let descriptor = self.descriptor()?;
+        if !self.needs_commit() || self.is_elsewhere() {
+            return None;
+        }
         let found = rustix::fs::fstat(descriptor).ok()?;
         let is_file = rustix::fs::FileType::from_raw_mode(found.st_mode).is_file();
         let allocated = found.st_blocks.unsigned_abs() * 512;

@@ -18,7 +18,8 @@ use crate::{
         layout::PAGE,
         superblock::{self, Superblock},
     },
-    media::{DiskMedia, Media, ProcessMark, map_file},
+    legs::LegsFile,
+    media::{DiskMedia, LegsMedia, Media, ProcessMark, map_file},
 };
 use std::{
     fs::{self, OpenOptions},
@@ -101,6 +102,10 @@ impl PoolOptions {
     /// As [`open`](Self::open).
     pub fn open_file(&self, path: impl AsRef<Path>, file: fs::File) -> Result<Pool, PoolError> {
         let path = path.as_ref();
+        if let Some(legs) = legs_file(path, &file)? {
+            let media = LegsMedia::open(path, file, legs, &self.lost_legs)?;
+            return self.open_on(path, Arc::new(media));
+        }
         if let Some(bytes) = disk_bytes(path, &file)? {
             let media = DiskMedia::new(path, file, bytes, None)?;
             return self.open_on(path, Arc::new(media));
@@ -141,6 +146,9 @@ impl PoolOptions {
         let Some(memory) = memory else {
             return self.open_file(path, file);
         };
+        if legs_file(path, &file)?.is_some() {
+            return self.open_on(path, Arc::new(LegsMedia::join(path, file, memory)?));
+        }
         let bytes = rustix::fs::fstat(&memory)
             .map_err(|e| PoolError::io(path, "looking at the pool's memory", e.into()))?
             .st_size
@@ -178,6 +186,18 @@ impl PoolOptions {
         }
         Ok(Pool { core, damage })
     }
+}
+
+/// What the file says, if it is that of a pool on legs.
+fn legs_file(path: &Path, file: &fs::File) -> Result<Option<LegsFile>, PoolError> {
+    let looking = |e| PoolError::io(path, "looking at the pool", e);
+    let found = rustix::fs::fstat(file).map_err(|e| looking(e.into()))?;
+    if !rustix::fs::FileType::from_raw_mode(found.st_mode).is_file() {
+        return Ok(None);
+    }
+    let read = LegsFile::read(file).map_err(looking)?;
+    let wrong = |what| PoolError::new(path, PoolErrorKind::BadLegs { what });
+    read.transpose().map_err(wrong)
 }
 
 /// Bytes of the pool, if it lies on a disk: on a block device, or in a file whose superblock says

@@ -25,6 +25,10 @@ pub struct PoolOptions {
     pub(super) emulated: bool,
     pub(super) disk: bool,
     pub(super) force: bool,
+    pub(super) legs: Vec<String>,
+    pub(super) copies: Option<usize>,
+    pub(super) insecure: bool,
+    pub(super) lost_legs: Vec<String>,
 }
 
 impl Default for PoolOptions {
@@ -44,6 +48,10 @@ impl PoolOptions {
             emulated: false,
             disk: false,
             force: false,
+            legs: Vec::new(),
+            copies: None,
+            insecure: false,
+            lost_legs: Vec::new(),
         }
     }
 
@@ -85,6 +93,38 @@ impl PoolOptions {
     #[must_use]
     pub const fn on_disk(mut self, disk: bool) -> Self {
         self.disk = disk;
+        self
+    }
+
+    /// Make the pool in other machines' memory: on these NBD exports (`nbd://HOST:PORT/EXPORT`), in
+    /// all of which is what is committed. The pool's file says which they are. Default: none.
+    #[must_use]
+    pub fn legs(mut self, legs: Vec<String>) -> Self {
+        self.legs = legs;
+        self
+    }
+
+    /// With fewer live legs than this, a sync under `forebay run` is a real one, too. Default: all
+    /// legs.
+    #[must_use]
+    pub const fn copies(mut self, copies: Option<usize>) -> Self {
+        self.copies = copies;
+        self
+    }
+
+    /// Legs may be reached by a network, without encryption. Default: only on this machine, where
+    /// an encrypted tunnel may begin.
+    #[must_use]
+    pub const fn insecure(mut self, insecure: bool) -> Self {
+        self.insecure = insecure;
+        self
+    }
+
+    /// Open the pool although these legs do not answer, which may have newer records: what only
+    /// they had is lost. Default: none.
+    #[must_use]
+    pub fn lost_legs(mut self, legs: Vec<String>) -> Self {
+        self.lost_legs = legs;
         self
     }
 

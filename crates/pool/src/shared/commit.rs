@@ -68,6 +68,13 @@ impl Member {
         self.commits().reach(lsn)
     }
 
+    /// True if fewer copies are kept of what is committed than there are to be: a sync is to be a
+    /// real one, too.
+    #[must_use]
+    pub fn is_degraded(&self) -> bool {
+        self.core.media.is_degraded()
+    }
+
     #[inline]
     pub(super) fn commits(&self) -> &Commits {
         &self.state.commits

@@ -171,6 +171,12 @@ impl Member {
         self.core.media.memory()
     }
 
+    /// The addresses at which it asks the lane's owner to write to the pool, if it does.
+    #[must_use]
+    pub fn posts_memory(&self) -> Range<usize> {
+        self.core.media.posts_memory()
+    }
+
     /// Log address below which everything is durable.
     #[must_use]
     pub fn published(&self) -> Lsn {
@@ -276,6 +282,7 @@ impl Member {
     #[must_use]
     pub fn asking(mut self, is_orphan: fn() -> bool) -> Self {
         self.is_orphan = is_orphan;
+        self.core.media.ask_owner(is_orphan);
         self
     }
 

@@ -1,0 +1,153 @@
+//! Asking a pool's legs what they have, before any of them is believed; and what is said if none is.
+
+use super::{
+    choose::{ChosenLegs, LegAnswer, LegRefusal},
+    group_state::LegSeat,
+    ledger::next_term,
+    link::LegLink,
+    mask::LegMask,
+    pool_file::LegsFile,
+    superblock::{LEG_DATA, LegRecord},
+};
+use crate::{MonotonicTime, failpoint};
+use std::{io, thread};
+use uuid::Uuid;
+
+/// The first record of a writer that found `chosen`.
+pub(super) fn next_record(chosen: &ChosenLegs) -> LegRecord {
+    LegRecord {
+        writer: Uuid::new_v4(),
+        boot: boot_id(),
+        generation: next_term(chosen.record.generation),
+        set: chosen.complete,
+        closed: false,
+        ..chosen.record
+    }
+}
+
+/// Asks every leg at once what it has.
+pub(super) fn ask_all(file: &LegsFile) -> (Vec<LegAnswer>, Vec<LegSeat>) {
+    let ask = |leg: usize| {
+        let failed = MonotonicTime::now();
+        let found = LegLink::connect(&file.legs[leg], file.insecure).and_then(|link| {
+            let mut start = vec![0; LEG_DATA as usize];
+            link.read(0, &mut start)?;
+            Ok((link, LegRecord::newest(&start, leg)))
+        });
+        let (link, why, answer) = match found {
+            Err(e) => (None, Some(e.to_string()), LegAnswer::Silent),
+            Ok((link, found)) => match believed(file, &link, found) {
+                Ok(record) => (Some(link), None, LegAnswer::Record(record)),
+                Err(why) => (Some(link), Some(why), LegAnswer::Empty),
+            },
+        };
+        (answer, LegSeat { link, why, failed })
+    };
+    thread::scope(|scope| {
+        let asked: Vec<_> = (0..file.legs.len())
+            .map(|leg| scope.spawn(move || ask(leg)))
+            .collect();
+        let nothing = || {
+            let seat = LegSeat {
+                link: None,
+                why: None,
+                failed: MonotonicTime::now(),
+            };
+            (LegAnswer::Silent, seat)
+        };
+        asked
+            .into_iter()
+            .map(|it| it.join().unwrap_or_else(|_| nothing()))
+            .unzip()
+    })
+}
+
+/// What a leg says, if it is this pool's.
+fn believed(
+    file: &LegsFile,
+    link: &LegLink,
+    found: Option<LegRecord>,
+) -> Result<LegRecord, String> {
+    let Some(record) = found else {
+        return Err("it is empty: its machine or its server was started anew".to_owned());
+    };
+    if record.identity != file.identity {
+        return Err(format!("it has another pool ({})", record.identity));
+    }
+    if record.legs != file.legs.len() {
+        return Err(format!(
+            "it is of a pool with {} legs, and the file names {}",
+            record.legs,
+            file.legs.len()
+        ));
+    }
+    let needed = record.pool_bytes.saturating_add(LEG_DATA);
+    if link.export().bytes < needed {
+        return Err(format!(
+            "it has {} bytes, and {needed} are needed",
+            link.export().bytes
+        ));
+    }
+    Ok(record)
+}
+
+pub(super) fn check_empty(link: &LegLink, bytes: u64, force: bool) -> io::Result<()> {
+    let needed = bytes + LEG_DATA;
+    let found = link.export().bytes;
+    if found < needed {
+        return Err(io::Error::other(format!(
+            "it has {found} bytes, and a pool of {bytes} takes {needed}: make the export larger, or the pool smaller (--size)"
+        )));
+    }
+    let mut start = vec![0; LEG_DATA as usize];
+    link.read(0, &mut start)?;
+    if start.iter().all(|byte| *byte == 0) || force {
+        return Ok(());
+    }
+    Err(io::Error::other(
+        "it holds data, a pool's or other. If nothing of that is needed, give it up (--force); otherwise name another export",
+    ))
+}
+
+pub(super) fn refusal(file: &LegsFile, seats: &[LegSeat], why: &LegRefusal) -> io::Error {
+    let named = |legs: LegMask| {
+        let word = |leg: usize| {
+            let why = seats[leg].why.as_deref().unwrap_or("no answer");
+            format!("{} ({why})", file.legs[leg])
+        };
+        legs.legs().map(word).collect::<Vec<_>>().join(", ")
+    };
+    let all = LegMask::all(file.legs.len());
+    io::Error::other(match why {
+        LegRefusal::NoPool { silent } if silent.is_empty() => format!(
+            "no leg has the pool: {}. What was in it is lost, but for what the files have. Make a new pool",
+            named(all)
+        ),
+        LegRefusal::NoPool { .. } => {
+            format!(
+                "no leg that answers has the pool: {}. Start the others, and try again",
+                named(all)
+            )
+        }
+        LegRefusal::Missing {
+            missing,
+            generation,
+        } => format!(
+            "{} has or had perhaps newer records than the legs that answer (generation {generation}). Make it answer. If it, or what it had, is lost for good, \
+             say so: forebay recover --pool FILE --lost-leg URL; what only that leg had is lost then",
+            named(*missing)
+        ),
+        LegRefusal::TwoWriters { generation } => format!(
+            "two machines took the pool over at once (generation {generation}). Stop the programs on both, make sure which legs one of them wrote, \
+             and give the others up: forebay recover --pool FILE --lost-leg URL, with their servers stopped"
+        ),
+    })
+}
+
+/// The boot that this machine is in.
+pub(super) fn boot_id() -> Uuid {
+    let told = failpoint::boot_id().map(str::to_owned);
+    let text = told.or_else(|| std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok());
+    text.and_then(|text| Uuid::parse_str(text.trim()).ok())
+        .unwrap_or_else(Uuid::new_v4)
+}

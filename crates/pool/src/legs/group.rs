@@ -1,0 +1,410 @@
+//! [`LegGroup`]: the legs of a pool as one medium: what is written is on every live one, what is
+//! read is from one that is complete. docs/legs.md.
+//!
+//! A group is opened for reading. [`LegGroup::take_over`] makes it the writer, with a thread that
+//! *keeps* it (`keeper`), and one that looks whether it is that still (`heartbeat`). All that is decided is in the [`LegLedger`]; this carries it out.
+//!
+//! A range of bytes is written by one write at a time: a leg may do two in any order. The copy to a
+//! leg that returns is one of them.
+//!
+//! Locks: `state` alone. Nothing is sent, and nobody is called, while it is held.
+
+use super::{
+    asking::{ask_all, boot_id, check_empty, next_record, refusal},
+    choose::{ChosenLegs, LegAnswer, choose},
+    group_state::{GroupState, LegSeat, OnWritten},
+    heartbeat, keeper,
+    ledger::{LegLedger, WriteNumber},
+    link::LegLink,
+    mask::LegMask,
+    pool_file::LegsFile,
+    superblock::{LEG_DATA, LegRecord},
+};
+use crate::{MonotonicTime, complain, failpoint, stack::quiet_thread};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::{
+    collections::HashMap,
+    io,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool,
+            Ordering::{Acquire, Release},
+        },
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+use uuid::Uuid;
+
+/// How long a leg that failed is left alone: what it was still doing is over then.
+pub(super) const QUIET: Duration = Duration::from_secs(1);
+/// How long a writer of another machine may take to find out that it is none any more: a heartbeat,
+/// an answer to that, and as much again as a thread may be late.
+const TAKEOVER: Duration = Duration::from_secs(4);
+
+/// See the module's head.
+pub(crate) struct LegGroup {
+    pub(super) file: LegsFile,
+    pub(super) name: String,
+    given_up: LegMask,
+    pub(super) state: Mutex<GroupState>,
+    /// Something of the state changed that others wait for.
+    pub(super) changed: Condvar,
+    /// The group ends: what the heartbeat sleeps on.
+    pub(super) beaten: Condvar,
+    /// Fewer legs are live than there are to be copies.
+    degraded: AtomicBool,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl LegGroup {
+    /// Opens the pool of `file`, which is called `name`, for reading. The legs of `given_up` are
+    /// lost for good, the user says.
+    ///
+    /// # Errors
+    /// No leg can be believed.
+    pub(crate) fn open(name: &str, file: LegsFile, given_up: LegMask) -> io::Result<Arc<Self>> {
+        let (answers, seats) = ask_all(&file);
+        let chosen = choose(&answers, given_up).map_err(|e| refusal(&file, &seats, &e))?;
+        Ok(Self::new(name, file, given_up, (chosen, seats)))
+    }
+
+    fn new(
+        name: &str,
+        file: LegsFile,
+        given_up: LegMask,
+        (chosen, seats): (ChosenLegs, Vec<LegSeat>),
+    ) -> Arc<Self> {
+        let is_degraded = chosen.complete.count() < file.copies;
+        Arc::new(Self {
+            name: name.to_owned(),
+            given_up,
+            state: Mutex::new(GroupState {
+                seats,
+                chosen,
+                ledger: None,
+                waiting: HashMap::new(),
+                busy: HashMap::new(),
+                over: None,
+                stopping: false,
+            }),
+            changed: Condvar::new(),
+            beaten: Condvar::new(),
+            degraded: AtomicBool::new(is_degraded),
+            threads: Mutex::default(),
+            file,
+        })
+    }
+
+    /// Makes a pool of `bytes` bytes on all legs of `file`, whose content is given up with `force`.
+    ///
+    /// # Errors
+    /// A leg cannot be reached, is too small, or holds something.
+    pub(crate) fn create(
+        name: &str,
+        file: LegsFile,
+        bytes: u64,
+        force: bool,
+    ) -> io::Result<Arc<Self>> {
+        let mut seats = Vec::new();
+        for leg in &file.legs {
+            let at_leg = |e: io::Error| io::Error::new(e.kind(), format!("leg {leg}: {e}"));
+            let link = LegLink::connect(leg, file.insecure).map_err(at_leg)?;
+            check_empty(&link, bytes, force).map_err(at_leg)?;
+            seats.push(LegSeat {
+                link: Some(link),
+                why: None,
+                failed: MonotonicTime::now(),
+            });
+        }
+        let count = file.legs.len();
+        let record = LegRecord {
+            identity: file.identity,
+            writer: Uuid::new_v4(),
+            boot: boot_id(),
+            generation: 0,
+            pool_bytes: bytes,
+            legs: count,
+            copies: file.copies,
+            set: LegMask::all(count),
+            closed: true,
+        };
+        let complete = record.set;
+        let group = Self::new(
+            name,
+            file,
+            LegMask::NONE,
+            (ChosenLegs { record, complete }, seats),
+        );
+        group.begin()?;
+        Ok(group)
+    }
+
+    /// Bytes of the pool.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.state.lock().chosen.record.pool_bytes
+    }
+
+    /// The legs that the user says are lost.
+    pub(crate) fn given_up(&self) -> Vec<String> {
+        let named = self.given_up.legs();
+        named.map(|leg| self.file.legs[leg].to_string()).collect()
+    }
+
+    /// True if fewer legs have what is acknowledged than there are to be copies.
+    pub(crate) fn is_degraded(&self) -> bool {
+        self.degraded.load(Acquire)
+    }
+
+    /// True if this process writes the pool.
+    pub(crate) fn is_writer(&self) -> bool {
+        self.state.lock().ledger.is_some()
+    }
+
+    /// Becomes the pool's writer: every other one finds out that it is none any more. What was read
+    /// before is to be read again.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); the legs cannot be written to.
+    pub(crate) fn take_over(self: &Arc<Self>) -> io::Result<()> {
+        let (mut answers, mut seats) = ask_all(&self.file);
+        let choose_now = |answers: &[LegAnswer], seats: &[LegSeat]| {
+            choose(answers, self.given_up).map_err(|e| refusal(&self.file, seats, &e))
+        };
+        let mut chosen = choose_now(&answers, &seats)?;
+        if !chosen.record.closed && chosen.record.boot != boot_id() {
+            // Its writer may be alive. It is told first, and has time to stop; what it wrote until
+            // then counts.
+            self.announce(&chosen, &seats)?;
+            thread::sleep(failpoint::limit("legs-takeover", TAKEOVER));
+            (answers, seats) = ask_all(&self.file);
+            chosen = choose_now(&answers, &seats)?;
+        }
+        {
+            let mut state = self.state.lock();
+            state.chosen = chosen;
+            state.seats = seats;
+        }
+        self.begin()
+    }
+
+    /// Writes a generation of this writer's to the complete legs.
+    fn announce(&self, chosen: &ChosenLegs, seats: &[LegSeat]) -> io::Result<()> {
+        let record = next_record(chosen);
+        for leg in chosen.complete.legs() {
+            let link = seats[leg]
+                .link
+                .as_ref()
+                .ok_or(io::ErrorKind::NotConnected)?;
+            link.write_and_wait(record.offset(), &record.encode(leg))?;
+        }
+        Ok(())
+    }
+
+    /// Writes this writer's first generation, and starts what keeps the legs.
+    fn begin(self: &Arc<Self>) -> io::Result<()> {
+        {
+            let mut state = self.state.lock();
+            for link in state.seats.iter().filter_map(|seat| seat.link.as_ref()) {
+                link.pipeline()?;
+            }
+            let record = next_record(&state.chosen);
+            state.ledger = Some(LegLedger::begin(record));
+        }
+        keeper::make_changes(self);
+        if let Some(why) = &self.state.lock().over {
+            return Err(io::Error::other(why.to_string()));
+        }
+        let [beating, keeping] = [self, self].map(Arc::clone);
+        let mut threads = self.threads.lock();
+        threads.push(quiet_thread("forebay-beat", move || {
+            heartbeat::beat(&beating)
+        })?);
+        threads.push(quiet_thread("forebay-legs", move || {
+            keeper::keep(&keeping)
+        })?);
+        Ok(())
+    }
+
+    /// Reads what is at `offset` in the pool from a leg that is complete.
+    ///
+    /// # Errors
+    /// None of them has it any more.
+    pub(crate) fn read(self: &Arc<Self>, offset: u64, to: &mut [u8]) -> io::Result<()> {
+        loop {
+            let found = {
+                let state = self.state.lock();
+                let complete = match &state.ledger {
+                    Some(ledger) => ledger.live(),
+                    None => state.chosen.complete,
+                };
+                let mut legs = complete.legs();
+                legs.find_map(|leg| Some((leg, state.seats[leg].link.clone()?)))
+            };
+            let Some((leg, link)) = found else {
+                return Err(io::Error::other(
+                    "no leg that has the pool answers any more",
+                ));
+            };
+            match link.read(LEG_DATA + offset, to) {
+                Ok(()) => return Ok(()),
+                Err(e) => self.leg_failed(leg, &link, &e.to_string()),
+            }
+        }
+    }
+
+    /// Writes whole pages to every leg that is to have them; `then` is called when they are on
+    /// every live one.
+    pub(crate) fn write(self: &Arc<Self>, offset: u64, bytes: &[u8], then: OnWritten) {
+        let range = offset..offset + bytes.len() as u64;
+        let begun = {
+            let mut state = self.state.lock();
+            while state.over.is_none() && state.is_busy(&range) {
+                self.changed.wait(&mut state);
+            }
+            state.begin_write(range, then)
+        };
+        let (number, links) = match begun {
+            Ok(begun) => begun,
+            Err((then, why)) => return then(Err(why)),
+        };
+        failpoint::pass("legs:write-begun");
+        for (leg, link) in links {
+            let (group, same) = (Arc::clone(self), Arc::clone(&link));
+            let answered = move |answer: io::Result<()>| match answer {
+                Ok(()) => group.acknowledged(number, leg),
+                Err(e) => group.leg_failed(leg, &same, &e.to_string()),
+            };
+            link.write(LEG_DATA + offset, bytes, answered);
+        }
+    }
+
+    fn acknowledged(&self, number: WriteNumber, leg: usize) {
+        let mut state = self.state.lock();
+        let all = match crate::fault_enabled!("legs-ack-first") {
+            true => 0..self.file.legs.len(),
+            false => leg..leg + 1,
+        };
+        let ledger = state.ledger.as_mut();
+        let told = ledger.map_or_else(Vec::new, |ledger| {
+            all.flat_map(|leg| ledger.acknowledged(number, leg))
+                .collect()
+        });
+        self.tell(state, told);
+    }
+
+    /// Tells those whose writes count now. The state is unlocked first.
+    pub(super) fn tell(&self, mut state: MutexGuard<'_, GroupState>, told: Vec<WriteNumber>) {
+        let is_degraded =
+            (state.ledger.as_ref()).is_some_and(|it| it.live().count() < self.file.copies);
+        // Before anybody is told.
+        self.degraded.store(is_degraded, Release);
+        let told: Vec<_> = (told.iter())
+            .filter_map(|number| state.waiting.remove(number))
+            .collect();
+        state.forget_settled();
+        drop(state);
+        self.changed.notify_all();
+        for then in told {
+            then(Ok(()));
+        }
+    }
+
+    /// A leg fails by this link, unless it has another by now.
+    pub(super) fn leg_failed(&self, leg: usize, link: &Arc<LegLink>, why: &str) {
+        let mut state = self.state.lock();
+        let seat = &mut state.seats[leg];
+        if !seat.link.as_ref().is_some_and(|it| Arc::ptr_eq(it, link)) {
+            return;
+        }
+        seat.link = None;
+        seat.why = Some(why.to_owned());
+        seat.failed = MonotonicTime::now();
+        let Some(ledger) = &mut state.ledger else {
+            drop(state);
+            return link.die(why);
+        };
+        let was_live = ledger.live().has(leg);
+        let told = ledger.failed(leg);
+        let (left, is_over) = (ledger.live().count(), ledger.is_over());
+        self.tell(state, told);
+        link.die(why);
+        if was_live {
+            self.say_lost(leg, why, left);
+        }
+        if is_over {
+            self.end("no leg is left that has it");
+        }
+    }
+
+    fn say_lost(&self, leg: usize, why: &str, left: usize) {
+        let (name, address, copies) = (&self.name, &self.file.legs[leg], self.file.copies);
+        let outcome = match left {
+            0 => "It was the last one, so nothing is absorbed any more".to_owned(),
+            left if left < copies => format!(
+                "{left} of {copies} copies left, so every sync is a real one until it is back and complete"
+            ),
+            left => format!("{left} copies left"),
+        };
+        complain(&format!(
+            "the pool {name} lost its leg {address}: {why}. {outcome}"
+        ));
+    }
+
+    /// Nothing is written any more; who waits is told why.
+    pub(super) fn end(&self, why: &str) {
+        let waiting = {
+            let mut state = self.state.lock();
+            state.over.get_or_insert_with(|| why.into());
+            self.beaten.notify_all();
+            state.busy.clear();
+            std::mem::take(&mut state.waiting)
+        };
+        self.changed.notify_all();
+        for then in waiting.into_values() {
+            then(Err(io::Error::other(why.to_owned())));
+        }
+    }
+
+    /// The writer ends: a later one has nothing to wait for.
+    pub(crate) fn close(&self) {
+        self.state.lock().stopping = true;
+        self.changed.notify_all();
+        self.beaten.notify_all();
+        for thread in self.threads.lock().drain(..) {
+            let _ = thread.join();
+        }
+        let seats = std::mem::take(&mut self.state.lock().seats);
+        for link in seats.into_iter().filter_map(|seat| seat.link) {
+            link.close();
+        }
+    }
+
+    /// Its legs in words.
+    pub(crate) fn describe(&self) -> String {
+        let state = self.state.lock();
+        let (record, complete) = match &state.ledger {
+            Some(ledger) => (ledger.record(), ledger.live()),
+            None => (&state.chosen.record, state.chosen.complete),
+        };
+        let word = |(leg, seat): (usize, &LegSeat)| {
+            let address = &self.file.legs[leg];
+            match (&seat.why, complete.has(leg)) {
+                (_, true) => format!("{address} (complete)"),
+                (Some(why), _) => format!("{address} (OUT: {why})"),
+                (None, _) => format!("{address} (being brought up to date)"),
+            }
+        };
+        let legs: Vec<String> = state.seats.iter().enumerate().map(word).collect();
+        if let Some(why) = &state.over {
+            return format!("legs {}; over: {why}", legs.join(", "));
+        }
+        let copies = self.file.copies;
+        format!(
+            "legs {}; {copies} copies, generation {}",
+            legs.join(", "),
+            record.generation
+        )
+    }
+}

@@ -1,0 +1,83 @@
+//! What a group of legs knows at a moment: their links, the ledger, and who waits for what.
+
+use super::{
+    choose::ChosenLegs,
+    keeper,
+    ledger::{LegLedger, WriteNumber},
+    link::LegLink,
+};
+use crate::MonotonicTime;
+use std::{collections::HashMap, io, ops::Range, sync::Arc};
+
+/// Called once when a write is on every live leg, or cannot be.
+pub(crate) type OnWritten = Box<dyn FnOnce(io::Result<()>) + Send>;
+
+/// One leg, as it is known here.
+pub(super) struct LegSeat {
+    pub(super) link: Option<Arc<LegLink>>,
+    /// Why it is not complete, in words.
+    pub(super) why: Option<String>,
+    pub(super) failed: MonotonicTime,
+}
+
+pub(super) struct GroupState {
+    pub(super) seats: Vec<LegSeat>,
+    pub(super) chosen: ChosenLegs,
+    /// Of the writer.
+    pub(super) ledger: Option<LegLedger>,
+    pub(super) waiting: HashMap<WriteNumber, OnWritten>,
+    pub(super) busy: HashMap<WriteNumber, Range<u64>>,
+    /// Why nothing is written any more.
+    pub(super) over: Option<Arc<str>>,
+    pub(super) stopping: bool,
+}
+
+impl GroupState {
+    /// True if a part of it is being written.
+    pub(super) fn is_busy(&self, range: &Range<u64>) -> bool {
+        let mut busy = self.busy.values();
+        busy.any(|other| other.start < range.end && range.start < other.end)
+    }
+
+    /// Keeps others from writing it.
+    pub(super) fn keep_busy(&mut self, number: WriteNumber, range: Range<u64>) {
+        self.busy.insert(number, range);
+    }
+
+    pub(super) fn not_busy(&mut self, number: WriteNumber) {
+        self.busy.remove(&number);
+    }
+
+    #[expect(
+        clippy::type_complexity,
+        reason = "what begins a write, or who is to be told why not"
+    )]
+    pub(super) fn begin_write(
+        &mut self,
+        range: Range<u64>,
+        then: OnWritten,
+    ) -> Result<(WriteNumber, Vec<(usize, Arc<LegLink>)>), (OnWritten, io::Error)> {
+        let why = match (&self.over, &self.ledger) {
+            (Some(why), _) => Some(why.to_string()),
+            (None, None) => Some("another process writes the pool".to_owned()),
+            _ => None,
+        };
+        let Some(ledger) = self.ledger.as_mut().filter(|_| why.is_none()) else {
+            return Err((then, io::Error::other(why.unwrap_or_default())));
+        };
+        let (number, to) = ledger.begin_write();
+        self.busy.insert(number, range);
+        self.waiting.insert(number, then);
+        let links = to
+            .legs()
+            .filter_map(|leg| Some((leg, self.seats[leg].link.clone()?)));
+        Ok((number, links.collect()))
+    }
+
+    pub(super) fn forget_settled(&mut self) {
+        if let Some(ledger) = &self.ledger {
+            self.busy
+                .retain(|number, _| *number == keeper::COPY || !ledger.is_settled(*number));
+        }
+    }
+}

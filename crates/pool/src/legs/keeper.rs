@@ -1,0 +1,233 @@
+//! The thread that keeps a writer's legs: it makes changes of the set durable, and brings legs that
+//! return up to date.
+//!
+//! A leg that returns:
+//!
+//! 1. It was left alone for a while ([`QUIET`]), so that nothing of before is under way there.
+//! 2. Its superblocks are erased: it is believed by nobody while it is half old and half new.
+//! 3. It gets every write from now on.
+//! 4. The pool is copied to it, a part at a time, each while nothing writes that part.
+//! 5. It joins (`ledger`).
+
+use super::{
+    group::{LegGroup, QUIET},
+    group_state::GroupState,
+    ledger::WriteNumber,
+    link::LegLink,
+    superblock::{LEG_DATA, LegRecord},
+};
+use crate::{MonotonicTime, complain};
+use std::{io, sync::Arc, time::Duration};
+
+/// The number of the copy among those that keep others from a range.
+pub(super) const COPY: WriteNumber = WriteNumber::MAX;
+/// Bytes that are copied at a time.
+const COPIED_AT_ONCE: u64 = 1 << 20;
+/// How long a range is waited for before looking whether a change of the set is due.
+const LOOK: Duration = Duration::from_millis(5);
+/// How often a leg that is out is asked whether it is back.
+const EVERY: Duration = Duration::from_secs(1);
+/// How long to sleep without anything to do.
+const IDLE: Duration = Duration::from_millis(200);
+
+/// Until the group is closed.
+pub(super) fn keep(group: &Arc<LegGroup>) {
+    let mut beat = MonotonicTime::now();
+    loop {
+        make_changes(group);
+        {
+            let mut state = group.state.lock();
+            if state.stopping || state.over.is_some() {
+                break;
+            }
+            let is_due = (state.ledger.as_mut()).is_some_and(|it| it.due_change().is_some());
+            if !is_due {
+                group.changed.wait_for(&mut state, IDLE);
+            }
+        }
+        if beat.elapsed() >= EVERY {
+            beat = MonotonicTime::now();
+            if let Some((leg, link)) = returning(group) {
+                bring_up_to_date(group, leg, &link);
+            }
+        }
+    }
+    say_closed(group);
+}
+
+/// Makes the changes of the set durable that are due.
+pub(super) fn make_changes(group: &Arc<LegGroup>) {
+    loop {
+        let (change, links) = {
+            let mut state = group.state.lock();
+            let due = state
+                .ledger
+                .as_mut()
+                .and_then(|it| it.due_change().cloned());
+            let Some(change) = due else { return };
+            let link = |leg: usize| Some((leg, state.seats[leg].link.clone()?));
+            let links: Vec<_> = change.unwritten.legs().filter_map(link).collect();
+            (change, links)
+        };
+        crate::failpoint!("legs:change");
+        for (leg, link) in links {
+            let record = &change.record;
+            match link.write_and_wait(record.offset(), &record.encode(leg)) {
+                Ok(()) => written(group, record, leg),
+                Err(e) => {
+                    group.leg_failed(leg, &link, &e.to_string());
+                    break;
+                }
+            }
+            crate::failpoint!("legs:change-written");
+        }
+    }
+}
+
+fn written(group: &LegGroup, record: &LegRecord, leg: usize) {
+    let mut state = group.state.lock();
+    let before = state.ledger.as_ref().map(|it| it.record().set);
+    let ledger = state.ledger.as_mut();
+    let told = ledger.map_or_else(Vec::new, |it| it.change_written(record.generation, leg));
+    let now = state.ledger.as_ref().map(|it| it.record().set);
+    let joined = now.zip(before).map(|(now, before)| now.without(before));
+    for leg in joined.into_iter().flat_map(|legs| legs.legs()) {
+        state.seats[leg].why = None;
+    }
+    let count = now.map_or(0, |set| set.count());
+    group.tell(state, told);
+    for leg in joined.into_iter().flat_map(|legs| legs.legs()) {
+        let (name, address) = (&group.name, &group.file.legs[leg]);
+        let copies = group.file.copies;
+        complain(&format!(
+            "the pool {name} has its leg {address} back, complete: {count} live, for {copies} copies"
+        ));
+    }
+}
+
+/// A leg that is in no set and can be reached.
+fn returning(group: &LegGroup) -> Option<(usize, Arc<LegLink>)> {
+    let out = {
+        let mut state = group.state.lock();
+        let GroupState { ledger, seats, .. } = &mut *state;
+        let ledger = ledger.as_ref()?;
+        let is_quiet = |leg: &usize| ledger.is_out(*leg) && seats[*leg].failed.elapsed() >= QUIET;
+        (0..seats.len()).filter(is_quiet).collect::<Vec<_>>()
+    };
+    let needed = group.bytes().saturating_add(LEG_DATA);
+    out.into_iter().find_map(|leg| {
+        let connected = LegLink::connect(&group.file.legs[leg], group.file.insecure);
+        let fit = connected.and_then(|link| match link.export().bytes {
+            found if found < needed => Err(io::Error::other(format!(
+                "it has {found} bytes, and {needed} are needed"
+            ))),
+            _ => link.pipeline().map(|()| link),
+        });
+        match fit {
+            Ok(link) => Some((leg, link)),
+            Err(e) => {
+                group.state.lock().seats[leg].why = Some(e.to_string());
+                None
+            }
+        }
+    })
+}
+
+/// See the module's head, from step 2 on.
+fn bring_up_to_date(group: &Arc<LegGroup>, leg: usize, link: &Arc<LegLink>) {
+    crate::failpoint!("legs:returning");
+    if let Err(e) = link.write_and_wait(0, &vec![0; LEG_DATA as usize]) {
+        group.state.lock().seats[leg].why = Some(e.to_string());
+        return;
+    }
+    {
+        let mut state = group.state.lock();
+        let seat = &mut state.seats[leg];
+        // One that was read from while the pool was opened.
+        if let Some(old) = seat.link.replace(Arc::clone(link)) {
+            drop(state);
+            old.close();
+            state = group.state.lock();
+        }
+        state.seats[leg].why = None;
+        if let Some(ledger) = &mut state.ledger {
+            ledger.copying(leg);
+        }
+    }
+    let bytes = group.bytes();
+    let mut at = 0;
+    while at < bytes {
+        let part = at..bytes.min(at + COPIED_AT_ONCE);
+        if !wait_for(group, leg, &part) {
+            return;
+        }
+        let copied = copy(group, link, &part);
+        group.state.lock().not_busy(COPY);
+        group.changed.notify_all();
+        if let Err(e) = copied {
+            return group.leg_failed(leg, link, &e.to_string());
+        }
+        crate::failpoint!("legs:copied-part");
+        at = part.end;
+    }
+    if let Some(ledger) = &mut group.state.lock().ledger {
+        ledger.copied(leg);
+    }
+}
+
+/// Returns when nothing writes the part, and keeps others from it. False if the leg failed
+/// meanwhile, or the group ends.
+fn wait_for(group: &Arc<LegGroup>, leg: usize, part: &std::ops::Range<u64>) -> bool {
+    loop {
+        // What is under way may be waiting for a leg that failed.
+        make_changes(group);
+        let mut state = group.state.lock();
+        let is_copying = (state.ledger.as_ref()).is_some_and(|it| it.is_copying(leg));
+        if !is_copying || state.stopping || state.over.is_some() {
+            return false;
+        }
+        if !state.is_busy(part) {
+            state.keep_busy(COPY, part.clone());
+            return true;
+        }
+        group.changed.wait_for(&mut state, LOOK);
+    }
+}
+
+fn copy(group: &Arc<LegGroup>, to: &LegLink, part: &std::ops::Range<u64>) -> io::Result<()> {
+    let bytes = usize::try_from(part.end - part.start).unwrap_or(usize::MAX);
+    let mut content = vec![0; bytes];
+    group.read(part.start, &mut content)?;
+    to.write_and_wait(LEG_DATA + part.start, &content)
+}
+
+/// Says on the legs that their writer has ended.
+fn say_closed(group: &LegGroup) {
+    let (record, links) = {
+        let state = group.state.lock();
+        let ledger = state.ledger.as_ref();
+        let Some(ledger) = ledger.filter(|it| it.is_settled_set() && state.over.is_none()) else {
+            return;
+        };
+        let found = *ledger.record();
+        let link = |leg: usize| Some((leg, state.seats[leg].link.clone()?));
+        let links: Vec<_> = found.set.legs().filter_map(link).collect();
+        let generation = found.generation + 1;
+        (
+            LegRecord {
+                generation,
+                closed: true,
+                ..found
+            },
+            links,
+        )
+    };
+    for (leg, link) in links {
+        if link
+            .write_and_wait(record.offset(), &record.encode(leg))
+            .is_err()
+        {
+            return;
+        }
+    }
+}

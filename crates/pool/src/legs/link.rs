@@ -1,0 +1,428 @@
+//! [`LegLink`]: a connection to one leg. Requests are pipelined; a thread reads the answers, in
+//! whatever order they come. docs/legs.md, "The network".
+//!
+//! A link that fails once is dead: each request that waits gets the error, and so does every later
+//! one. It fails when the server breaks the protocol, answers a request that was not made, closes
+//! or resets the connection, or leaves a request without an answer for [`ANSWER_LIMIT`]. A request
+//! that the server refuses (a disk that failed) fails alone, and the link with it: a leg either has
+//! everything or is none.
+
+use super::{
+    address::LegAddress,
+    handshake::{ExportInfo, negotiate, nonsense},
+};
+use crate::{MonotonicTime, failpoint, stack::quiet_thread};
+use parking_lot::{Condvar, Mutex};
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use std::{
+    collections::HashMap,
+    io::{self, BufReader, IoSlice, Read},
+    net::{Shutdown, TcpStream},
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool,
+            Ordering::{AcqRel, Acquire},
+        },
+    },
+    time::Duration,
+};
+
+/// How long a leg may take to answer. Then it is none any more.
+pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(2);
+/// How often the answers that are missing are looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+const REQUEST: u32 = 0x2560_9513;
+const REPLY: u32 = 0x6744_6698;
+const FUA: u16 = 1;
+
+/// What a leg is asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RequestKind {
+    Read = 0,
+    Write = 1,
+    Disconnect = 2,
+}
+
+/// Called once with what a request brought: by the thread that reads answers, or by that which
+/// asked.
+pub(crate) type OnAnswer = Box<dyn FnOnce(io::Result<Vec<u8>>) + Send>;
+
+struct PendingRequest {
+    since: MonotonicTime,
+    /// Bytes that the answer brings.
+    bytes: usize,
+    then: OnAnswer,
+}
+
+#[derive(Default)]
+struct LinkState {
+    next: u64,
+    pending: HashMap<u64, PendingRequest>,
+    /// Why it is dead.
+    dead: Option<Arc<str>>,
+}
+
+/// See the module's head.
+pub(crate) struct LegLink {
+    stream: TcpStream,
+    export: ExportInfo,
+    state: Mutex<LinkState>,
+    /// Held while a request is sent, so that none is inside another.
+    sending: Mutex<()>,
+    /// A thread reads the answers. Until then who asks does: a process that only looks at a pool
+    /// stays one with a single thread, as one that does work for another user has to be.
+    is_pipelined: AtomicBool,
+    /// Held by who asks and reads the answer.
+    asking: Mutex<()>,
+    answer_limit: Duration,
+}
+
+impl LegLink {
+    /// Connects to a leg.
+    ///
+    /// # Errors
+    /// It cannot be reached, or is no export that can be a leg.
+    pub(crate) fn connect(address: &LegAddress, insecure: bool) -> io::Result<Arc<Self>> {
+        let answer_limit = failpoint::limit("leg-answer", ANSWER_LIMIT);
+        let at = address.resolve(insecure)?;
+        let mut stream = TcpStream::connect_timeout(&at, answer_limit)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(answer_limit))?;
+        stream.set_write_timeout(Some(answer_limit))?;
+        let export = negotiate(&mut stream, address.export()).map_err(|e| match e.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                nonsense("does not answer: it is no NBD server, or hangs")
+            }
+            io::ErrorKind::UnexpectedEof => nonsense("closes the connection when it is greeted"),
+            _ => e,
+        })?;
+        stream.set_read_timeout(Some(LOOK))?;
+        let link = Arc::new(Self {
+            export,
+            state: Mutex::default(),
+            sending: Mutex::default(),
+            is_pipelined: AtomicBool::new(false),
+            asking: Mutex::default(),
+            answer_limit,
+            stream,
+        });
+        Ok(link)
+    }
+
+    /// Has a thread read the answers from now on: requests may be pipelined.
+    ///
+    /// # Errors
+    /// There is no more thread.
+    pub(crate) fn pipeline(self: &Arc<Self>) -> io::Result<()> {
+        let _nobody_asks = self.asking.lock();
+        if self.is_pipelined.swap(true, AcqRel) {
+            return Ok(());
+        }
+        let reading = Arc::clone(self);
+        quiet_thread("forebay-leg", move || {
+            let why = read_answers(&reading);
+            reading.die(&why);
+        })
+        .map(drop)
+    }
+
+    pub(crate) fn export(&self) -> ExportInfo {
+        self.export
+    }
+
+    /// True if nothing can be asked any more.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.state.lock().dead.is_some()
+    }
+
+    /// Writes whole pages; durable when `then` is told so. Larger ones than the server takes at
+    /// once are sent in parts.
+    pub(crate) fn write(
+        &self,
+        offset: u64,
+        bytes: &[u8],
+        then: impl FnOnce(io::Result<()>) + Send + 'static,
+    ) {
+        let part_max = self.export.payload_max as usize;
+        let parts = bytes.len().div_ceil(part_max).max(1);
+        let gathered = Arc::new(Mutex::new((parts, Some(then), None::<io::Error>)));
+        for (number, part) in bytes.chunks(part_max).enumerate() {
+            let at = offset + (number * part_max) as u64;
+            let gathered = Arc::clone(&gathered);
+            let answered = move |answer: io::Result<Vec<u8>>| {
+                let mut all = gathered.lock();
+                all.0 -= 1;
+                if let Err(e) = answer {
+                    all.2.get_or_insert(e);
+                }
+                if all.0 == 0
+                    && let Some(then) = all.1.take()
+                {
+                    let result = all.2.take().map_or(Ok(()), Err);
+                    drop(all);
+                    then(result);
+                }
+            };
+            self.ask(
+                RequestKind::Write,
+                FUA,
+                (at, part.len()),
+                part,
+                Box::new(answered),
+            );
+        }
+    }
+
+    /// The same, and waits for it.
+    ///
+    /// # Errors
+    /// The leg does not have it.
+    pub(crate) fn write_and_wait(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.wait(|then| self.write(offset, bytes, then))
+    }
+
+    /// Reads into `to`.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) fn read(&self, offset: u64, to: &mut [u8]) -> io::Result<()> {
+        let part_max = self.export.payload_max as usize;
+        for (number, part) in to.chunks_mut(part_max).enumerate() {
+            let place = (offset + (number * part_max) as u64, part.len());
+            let read =
+                self.wait(|then| self.ask(RequestKind::Read, 0, place, &[], Box::new(then)))?;
+            part.copy_from_slice(&read);
+        }
+        Ok(())
+    }
+
+    /// Calls `ask` with what takes the answer, and waits for that.
+    fn wait<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(Box<dyn FnOnce(io::Result<T>) + Send>),
+    ) -> io::Result<T> {
+        let answer: Arc<(Mutex<Option<io::Result<T>>>, Condvar)> =
+            Arc::new((Mutex::new(None), Condvar::new()));
+        let told = Arc::clone(&answer);
+        let asking = self.asking.lock();
+        ask(Box::new(move |result| {
+            *told.0.lock() = Some(result);
+            told.1.notify_all();
+        }));
+        if !self.is_pipelined.load(Acquire) {
+            loop {
+                if let Some(result) = answer.0.lock().take() {
+                    return result;
+                }
+                if let Err(e) = read_answer(self, &mut &self.stream) {
+                    self.die(&e.to_string());
+                }
+            }
+        }
+        drop(asking);
+        let mut found = answer.0.lock();
+        loop {
+            match found.take() {
+                Some(result) => return result,
+                None => answer.1.wait(&mut found),
+            }
+        }
+    }
+
+    /// Reads no more than the server takes at once; `then` is called with it.
+    pub(crate) fn read_then(
+        &self,
+        offset: u64,
+        bytes: usize,
+        then: impl FnOnce(io::Result<Vec<u8>>) + Send + 'static,
+    ) {
+        self.ask(RequestKind::Read, 0, (offset, bytes), &[], Box::new(then));
+    }
+
+    fn ask(
+        &self,
+        kind: RequestKind,
+        flags: u16,
+        (offset, bytes): (u64, usize),
+        payload: &[u8],
+        then: OnAnswer,
+    ) {
+        let cookie = {
+            let mut state = self.state.lock();
+            if let Some(why) = &state.dead {
+                let error = dead(why);
+                drop(state);
+                return then(Err(error));
+            }
+            let cookie = state.next;
+            state.next += 1;
+            let pending = PendingRequest {
+                since: MonotonicTime::now(),
+                bytes: if kind == RequestKind::Read { bytes } else { 0 },
+                then,
+            };
+            state.pending.insert(cookie, pending);
+            cookie
+        };
+        let mut header = REQUEST.to_be_bytes().to_vec();
+        header.extend(flags.to_be_bytes());
+        header.extend((kind as u16).to_be_bytes());
+        header.extend(cookie.to_be_bytes());
+        header.extend(offset.to_be_bytes());
+        header.extend((bytes as u32).to_be_bytes());
+        if let Err(e) = self.send(&header, payload) {
+            self.die(&format!("sending a request: {e}"));
+        }
+    }
+
+    fn send(&self, header: &[u8], payload: &[u8]) -> io::Result<()> {
+        let _one = self.sending.lock();
+        let mut sent = 0;
+        while sent < header.len() + payload.len() {
+            let parts = [
+                IoSlice::new(&header[sent.min(header.len())..]),
+                IoSlice::new(&payload[sent.saturating_sub(header.len())..]),
+            ];
+            let mut nothing = SendAncillaryBuffer::default();
+            match sendmsg(&self.stream, &parts, &mut nothing, SendFlags::NOSIGNAL) {
+                Ok(bytes) => sent += bytes,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing is asked any more. What was sent and has not arrived is not to arrive: the
+    /// connection is reset, as far as the kernel does so.
+    pub(crate) fn die(&self, why: &str) {
+        let pending = {
+            let mut state = self.state.lock();
+            if state.dead.is_none() {
+                state.dead = Some(why.into());
+            }
+            std::mem::take(&mut state.pending)
+        };
+        let _ = rustix::net::sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO));
+        let _ = self.stream.shutdown(Shutdown::Both);
+        for request in pending.into_values() {
+            (request.then)(Err(dead(why)));
+        }
+    }
+
+    /// Says good-bye; nothing is being asked.
+    pub(crate) fn close(&self) {
+        if !self.is_dead() {
+            let mut header = REQUEST.to_be_bytes().to_vec();
+            header.extend(0_u16.to_be_bytes());
+            header.extend((RequestKind::Disconnect as u16).to_be_bytes());
+            header.extend([0; 20]);
+            let _ = self.send(&header, &[]);
+        }
+        self.die("it was closed");
+    }
+
+    /// Whether an answer is late.
+    fn is_late(&self) -> bool {
+        let state = self.state.lock();
+        let mut pending = state.pending.values();
+        pending.any(|request| request.since.elapsed() > self.answer_limit)
+    }
+}
+
+fn dead(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::BrokenPipe, why.to_owned())
+}
+
+/// Reads answers until there are no more: why.
+fn read_answers(link: &LegLink) -> String {
+    let mut from = BufReader::with_capacity(64 << 10, &link.stream);
+    loop {
+        if let Err(e) = read_answer(link, &mut from) {
+            return e.to_string();
+        }
+    }
+}
+
+fn read_answer(link: &LegLink, from: &mut impl Read) -> io::Result<()> {
+    let mut header = [0; 16];
+    fill(link, from, &mut header, None)?;
+    let word = |at: usize| {
+        u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+    };
+    if word(0) != REPLY {
+        return Err(nonsense(&format!(
+            "answers with {:#010x}, which is no NBD reply",
+            word(0)
+        )));
+    }
+    let cookie = u64::from(word(8)) << 32 | u64::from(word(12));
+    let Some(request) = link.state.lock().pending.remove(&cookie) else {
+        return Err(nonsense(&format!(
+            "answers request {cookie}, which was not made or was answered before"
+        )));
+    };
+    match word(4) {
+        0 => {
+            let mut data = vec![0; request.bytes];
+            match fill(link, from, &mut data, Some(MonotonicTime::now())) {
+                Ok(()) => (request.then)(Ok(data)),
+                Err(e) => {
+                    (request.then)(Err(dead(&e.to_string())));
+                    return Err(e);
+                }
+            }
+            Ok(())
+        }
+        error => {
+            let why = nonsense(&format!(
+                "refuses a request: {}",
+                io::Error::from_raw_os_error(error.cast_signed())
+            ));
+            (request.then)(Err(dead(&why.to_string())));
+            Err(why)
+        }
+    }
+}
+
+/// Fills `to`, of an answer that has begun since then. It wakes now and then to look for answers
+/// that are late.
+fn fill(
+    link: &LegLink,
+    from: &mut impl Read,
+    to: &mut [u8],
+    mut begun: Option<MonotonicTime>,
+) -> io::Result<()> {
+    let mut done = 0;
+    while done < to.len() {
+        match from.read(&mut to[done..]) {
+            Ok(0) => return Err(nonsense("closed the connection")),
+            Ok(bytes) => {
+                done += bytes;
+                begun.get_or_insert_with(MonotonicTime::now);
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+                ) =>
+            {
+                if let Some(why) = &link.state.lock().dead {
+                    return Err(dead(why));
+                }
+                let is_halting = begun.is_some_and(|it| it.elapsed() > link.answer_limit);
+                if is_halting || link.is_late() {
+                    let limit = link.answer_limit.as_secs_f32();
+                    return Err(nonsense(&format!(
+                        "left a request without an answer for {limit} seconds"
+                    )));
+                }
+            }
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}

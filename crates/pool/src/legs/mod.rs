@@ -1,0 +1,30 @@
+//! A pool's memory in other machines: its *legs*, which are NBD exports. docs/legs.md.
+//!
+//! * `mask`, `superblock`, `pool_file`, `address`: which legs there are, where, and what each says;
+//! * `ledger`: the writer's protocol, and `choose`, a recovery's decision, both without input and
+//!   output: `explore` drives them through every order of events;
+//! * `handshake`, `link`: a connection to one leg;
+//! * `group` (`group_state`, `asking`): all of them as one medium; `keeper` and `heartbeat`, its
+//!   threads.
+
+mod address;
+mod asking;
+mod choose;
+#[cfg(test)]
+mod explore;
+mod group;
+mod group_state;
+mod handshake;
+mod heartbeat;
+mod keeper;
+mod ledger;
+mod link;
+mod mask;
+mod pool_file;
+mod superblock;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use group::LegGroup;
+pub(crate) use mask::LegMask;
+pub(crate) use pool_file::LegsFile;

@@ -1,0 +1,181 @@
+//! The small file that a pool on legs is named by: text, a word and its value on each line.
+//! docs/legs.md, "The pool's file".
+//!
+//! ```text
+//! forebay-legs 1
+//! identity 2f1c6a1e-…
+//! copies 2
+//! leg nbd://127.0.0.1:10809/forebay
+//! leg nbd://127.0.0.1:10810/forebay
+//! insecure yes                          only with --insecure
+//! ```
+
+use super::{address::LegAddress, mask::LEGS_MAX};
+use std::{fmt, fs::File, io};
+use uuid::Uuid;
+
+/// With what it begins.
+const FIRST: &str = "forebay-legs ";
+const VERSION: &str = "1";
+/// It is no larger.
+const BYTES_MAX: usize = 64 << 10;
+
+/// See the module's head.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LegsFile {
+    pub(crate) identity: Uuid,
+    pub(crate) copies: usize,
+    pub(crate) insecure: bool,
+    pub(crate) legs: Vec<LegAddress>,
+}
+
+impl LegsFile {
+    /// Of a pool that is made.
+    ///
+    /// # Errors
+    /// In words, why there is no such pool.
+    pub(crate) fn new(
+        legs: &[String],
+        copies: Option<usize>,
+        insecure: bool,
+    ) -> Result<Self, String> {
+        let legs: Vec<_> = legs
+            .iter()
+            .map(|leg| LegAddress::parse(leg))
+            .collect::<Result<_, _>>()?;
+        let copies = copies.unwrap_or(legs.len());
+        Self {
+            identity: Uuid::new_v4(),
+            copies,
+            insecure,
+            legs,
+        }
+        .checked()
+    }
+
+    fn checked(self) -> Result<Self, String> {
+        let count = self.legs.len();
+        if !(1..=LEGS_MAX).contains(&count) {
+            return Err(format!("{count} legs, and a pool has 1 to {LEGS_MAX}"));
+        }
+        if !(1..=count).contains(&self.copies) {
+            return Err(format!(
+                "{} copies on {count} legs: there can be 1 to {count}",
+                self.copies
+            ));
+        }
+        if (1..count).any(|at| self.legs[..at].contains(&self.legs[at])) {
+            return Err("one leg is named twice: two copies in one place are one".to_owned());
+        }
+        Ok(self)
+    }
+
+    /// What `file` says, if it is such a file.
+    ///
+    /// # Errors
+    /// It cannot be read; or it begins as one, and is none: the inner one, in words.
+    pub(crate) fn read(file: &File) -> io::Result<Option<Result<Self, String>>> {
+        let mut bytes = vec![0; BYTES_MAX];
+        let mut length = 0;
+        while length < bytes.len() {
+            // By the system call: in a program's process the C library's functions are hooked.
+            match rustix::io::pread(file, &mut bytes[length..], length as u64) {
+                Ok(0) => break,
+                Ok(read) => length += read,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+            if !bytes[..length.min(FIRST.len())]
+                .starts_with(&FIRST.as_bytes()[..length.min(FIRST.len())])
+            {
+                return Ok(None);
+            }
+        }
+        let text = String::from_utf8_lossy(&bytes[..length]);
+        Ok(text.starts_with(FIRST).then(|| Self::parse(&text)))
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let mut lines = text
+            .lines()
+            .map(|line| line.split_once(' ').unwrap_or((line, "")));
+        let version = lines.next().map(|(_, version)| version.trim());
+        if version != Some(VERSION) {
+            let found = version.unwrap_or_default();
+            return Err(format!(
+                "it is of version {found}; this program knows {VERSION}"
+            ));
+        }
+        let (mut identity, mut copies, mut insecure, mut legs) = (None, None, false, Vec::new());
+        for (word, value) in lines {
+            match (word, value.trim()) {
+                ("identity", value) => identity = Uuid::parse_str(value).ok(),
+                ("copies", value) => copies = value.parse().ok(),
+                ("leg", value) => legs.push(LegAddress::parse(value)?),
+                ("insecure", "yes") => insecure = true,
+                ("", "") => {}
+                (word, _) => return Err(format!("it has a line {word:?} that is not known")),
+            }
+        }
+        let identity = identity.ok_or("it has no line \"identity UUID\"")?;
+        let copies = copies.ok_or("it has no line \"copies N\"")?;
+        Self {
+            identity,
+            copies,
+            insecure,
+            legs,
+        }
+        .checked()
+    }
+}
+
+impl fmt::Display for LegsFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{FIRST}{VERSION}\nidentity {}\ncopies {}",
+            self.identity, self.copies
+        )?;
+        self.legs
+            .iter()
+            .try_for_each(|leg| writeln!(f, "leg {leg}"))?;
+        match self.insecure {
+            true => writeln!(f, "insecure yes"),
+            false => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pools_file_is_read_as_it_was_written() {
+        let legs = ["nbd://127.0.0.1:1/a", "nbd://127.0.0.1:2/a"].map(str::to_owned);
+        let made = LegsFile::new(&legs, None, true).unwrap();
+        assert_eq!(made.copies, 2);
+        let read = |text: &str| {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), text).unwrap();
+            LegsFile::read(file.as_file()).unwrap()
+        };
+        let text = made.to_string();
+        assert_eq!(read(&text).unwrap().unwrap(), made);
+        assert_eq!(read(""), None);
+        assert_eq!(read("FOREBAY\0"), None);
+        for (from, to) in [
+            ("legs 1", "legs 2"),
+            ("copies 2", "copies 3"),
+            ("copies 2", ""),
+            ("identity", "# "),
+            (":2/a", ":1/a"),
+            ("nbd", "ssh"),
+        ] {
+            let refused = read(&text.replacen(from, to, 1)).unwrap();
+            assert!(refused.is_err(), "{from} as {to}");
+        }
+        assert!(LegsFile::new(&[], None, false).is_err());
+        assert!(LegsFile::new(&legs, Some(0), false).is_err());
+    }
+}

@@ -1,0 +1,332 @@
+//! Links and groups on servers that do as they should, or do not.
+
+mod pool;
+mod server;
+
+use super::{
+    address::LegAddress, group::LegGroup, link::LegLink, mask::LegMask, pool_file::LegsFile,
+    superblock::LEG_DATA,
+};
+use parking_lot::Mutex;
+use server::{FakeServer, ServerExport, ServerMood, until};
+use std::{
+    io,
+    sync::{Arc, mpsc},
+    time::{Duration, Instant},
+};
+
+const BYTES: usize = 1 << 20;
+const LEG_BYTES: usize = BYTES + LEG_DATA as usize;
+
+fn connect(server: &FakeServer) -> io::Result<Arc<LegLink>> {
+    LegLink::connect(&LegAddress::parse(&server.url()).unwrap(), false)
+}
+
+#[test]
+fn requests_to_a_leg_are_pipelined_and_answered_in_any_order() {
+    let server = FakeServer::with(
+        LEG_BYTES,
+        ServerExport {
+            payload_max: 8192,
+            ..ServerExport::USUAL
+        },
+    );
+    let link = connect(&server).unwrap();
+    let page = |byte: u8| vec![byte; 4096];
+    // Before there is a thread that reads answers, and larger than one request may be.
+    link.write_and_wait(0, &[1; 20480]).unwrap();
+    let mut read = vec![0; 20480];
+    link.read(0, &mut read).unwrap();
+    assert!(read.iter().all(|byte| *byte == 1));
+    link.pipeline().unwrap();
+    server.set(ServerMood::Reversed);
+    let (told, heard) = mpsc::channel();
+    for number in 0..8_u8 {
+        let told = told.clone();
+        let then = move |answer: io::Result<()>| told.send((number, answer.is_ok())).unwrap();
+        link.write(u64::from(number) * 4096, &page(number), then);
+    }
+    let order: Vec<u8> = (0..8)
+        .map(|_| heard.recv_timeout(Duration::from_secs(10)).unwrap())
+        .map(|(number, is_ok)| if is_ok { number } else { 99 })
+        .collect();
+    assert_eq!(order, [1, 0, 3, 2, 5, 4, 7, 6]);
+    server.set(ServerMood::Proper);
+    let mut read = vec![0; 4096];
+    link.read(5 * 4096, &mut read).unwrap();
+    assert_eq!(read, page(5));
+}
+
+#[test]
+fn a_leg_that_misbehaves_ends_its_link_with_the_reason() {
+    for (mood, reason) in [
+        (ServerMood::Silent, "without an answer"),
+        (ServerMood::HalfAnswers, "without an answer"),
+        (ServerMood::WrongCookie, "not made"),
+        (ServerMood::Garbage, "0x5a5a5a5a"),
+        (ServerMood::Fails, "refuses a request"),
+        (ServerMood::Leaves, "closed the connection"),
+    ] {
+        for pipelines in [false, true] {
+            let server = FakeServer::start(LEG_BYTES);
+            let link = connect(&server).unwrap();
+            if pipelines {
+                link.pipeline().unwrap();
+            }
+            link.write_and_wait(0, &[1; 4096]).unwrap();
+            server.set(mood);
+            let begun = Instant::now();
+            let error = link.write_and_wait(0, &[2; 4096]).unwrap_err().to_string();
+            assert!(
+                error.contains(reason) || error.contains("reset"),
+                "{mood:?}: {error}"
+            );
+            assert!(begun.elapsed() < Duration::from_secs(10), "{mood:?}");
+            server.set(ServerMood::Proper);
+            // What failed once is asked nothing more.
+            let later = link.write_and_wait(0, &[3; 4096]).unwrap_err().to_string();
+            assert_eq!(later, error, "{mood:?}");
+        }
+    }
+}
+
+#[test]
+fn an_export_that_can_be_no_leg_is_refused_with_the_reason() {
+    let usual = ServerExport::USUAL;
+    for (export, reason) in [
+        (
+            ServerExport {
+                flags: 0b1111,
+                ..usual
+            },
+            "read-only",
+        ),
+        (
+            ServerExport {
+                flags: 0b101,
+                ..usual
+            },
+            "FUA",
+        ),
+        (
+            ServerExport {
+                block_min: 65536,
+                ..usual
+            },
+            "65536",
+        ),
+        (
+            ServerExport {
+                refuses: Some(1 << 31 | 6),
+                ..usual
+            },
+            "no export of the name \"x\": no such thing",
+        ),
+        (
+            ServerExport {
+                refuses: Some(1 << 31 | 5),
+                ..usual
+            },
+            "TLS",
+        ),
+        (
+            ServerExport {
+                refuses: Some(77),
+                ..usual
+            },
+            "0x4d",
+        ),
+        (
+            ServerExport {
+                greeting: b"SSH-2.0-",
+                ..usual
+            },
+            "does not greet",
+        ),
+    ] {
+        let server = FakeServer::with(LEG_BYTES, export);
+        let error = connect(&server).map(drop).unwrap_err().to_string();
+        assert!(error.contains(reason), "{reason}: {error}");
+    }
+    let nobody = LegAddress::parse("nbd://127.0.0.1:1/x").unwrap();
+    let error = LegLink::connect(&nobody, false).map(drop).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+}
+
+/// Servers, and a pool's file that names them.
+fn servers(count: usize) -> (Vec<FakeServer>, LegsFile) {
+    let servers: Vec<_> = (0..count).map(|_| FakeServer::start(LEG_BYTES)).collect();
+    let urls: Vec<String> = servers.iter().map(FakeServer::url).collect();
+    (servers, LegsFile::new(&urls, None, false).unwrap())
+}
+
+fn create(file: &LegsFile) -> Arc<LegGroup> {
+    LegGroup::create("p", file.clone(), BYTES as u64, false).unwrap()
+}
+
+/// Writes a page, and waits.
+fn write(group: &Arc<LegGroup>, page: u64, byte: u8) -> io::Result<()> {
+    let (told, heard) = mpsc::channel();
+    let then = Box::new(move |answer| told.send(answer).unwrap());
+    group.write(page * 4096, &[byte; 4096], then);
+    heard.recv_timeout(Duration::from_secs(20)).unwrap()
+}
+
+fn read(group: &Arc<LegGroup>, page: u64) -> u8 {
+    let mut found = vec![0; 4096];
+    group.read(page * 4096, &mut found).unwrap();
+    assert!(found.iter().all(|byte| *byte == found[0]));
+    found[0]
+}
+
+fn has(server: &FakeServer, page: usize) -> u8 {
+    server.memory.lock()[LEG_DATA as usize + page * 4096]
+}
+
+/// Promise (legs): A leg that fails is named, and what is acknowledged without it is on the others;
+/// once it is back it is made complete and counts again.
+#[test]
+fn a_lost_leg_degrades_the_pool_until_it_is_complete_again() {
+    for forgets in [false, true] {
+        let (servers, file) = servers(2);
+        let group = create(&file);
+        write(&group, 0, 1).unwrap();
+        assert_eq!((has(&servers[0], 0), has(&servers[1], 0)), (1, 1));
+        assert!(!group.is_degraded());
+        servers[1].stop(forgets);
+        write(&group, 1, 2).unwrap();
+        assert!(group.is_degraded(), "{}", group.describe());
+        assert!(group.describe().contains("OUT"), "{}", group.describe());
+        servers[1].go_on();
+        // It goes on while the leg is brought up to date.
+        let mut page = 2;
+        until("a complete leg", || {
+            write(&group, page % 200 + 2, page as u8).unwrap();
+            page += 1;
+            !group.is_degraded()
+        });
+        write(&group, 250, 77).unwrap();
+        for at in [0, 1, 250] {
+            assert_eq!(has(&servers[0], at), has(&servers[1], at), "page {at}");
+        }
+        group.close();
+        let both = servers[0].memory.lock().clone() == *servers[1].memory.lock();
+        assert!(!both, "their own numbers are in their superblocks");
+        assert!(
+            servers[0].memory.lock()[LEG_DATA as usize..]
+                == servers[1].memory.lock()[LEG_DATA as usize..]
+        );
+    }
+}
+
+/// Promise (legs): A recovery believes no leg that was left behind, and says which leg it misses.
+#[test]
+fn a_leg_that_was_left_behind_is_not_believed() {
+    let (servers, file) = servers(2);
+    let group = create(&file);
+    write(&group, 0, 1).unwrap();
+    servers[1].stop(false);
+    write(&group, 0, 2).unwrap();
+    group.close();
+    drop(group);
+    // The one that was left behind is back, alone.
+    servers[0].stop(false);
+    servers[1].go_on();
+    let open = |lost: LegMask| LegGroup::open("p", file.clone(), lost);
+    let refused = open(LegMask::NONE).map(drop).unwrap_err().to_string();
+    assert!(
+        refused.contains(&servers[0].url()) && refused.contains("--lost-leg"),
+        "{refused}"
+    );
+    // The user may say so.
+    assert_eq!(read(&open(LegMask::of(0)).unwrap(), 0), 1);
+    servers[0].go_on();
+    let group = open(LegMask::NONE).unwrap();
+    assert_eq!(read(&group, 0), 2);
+    group.take_over().unwrap();
+    until("a complete leg", || !group.is_degraded());
+    group.close();
+    servers[0].stop(true);
+    let refused = open(LegMask::NONE).map(drop).unwrap_err().to_string();
+    assert!(
+        refused.contains("may have") || refused.contains("perhaps"),
+        "{refused}"
+    );
+    assert_eq!(read(&open(LegMask::of(0)).unwrap(), 0), 2);
+    servers[1].stop(true);
+    servers.iter().for_each(FakeServer::go_on);
+    let refused = open(LegMask::NONE).map(drop).unwrap_err().to_string();
+    assert!(refused.contains("lost"), "{refused}");
+}
+
+/// Promise (legs): A writer whose pool another machine took over acknowledges nothing more.
+#[test]
+fn a_writer_that_was_taken_over_from_ends() {
+    let (servers, file) = servers(2);
+    let first = create(&file);
+    write(&first, 0, 1).unwrap();
+    let second = LegGroup::open("p", file.clone(), LegMask::NONE).unwrap();
+    second.take_over().unwrap();
+    assert_eq!(read(&second, 0), 1);
+    until("the end of the first", || write(&first, 1, 2).is_err());
+    write(&second, 2, 3).unwrap();
+    assert!(!second.is_degraded());
+    first.close();
+    // What the first says when it ends does not count.
+    second.close();
+    let third = LegGroup::open("p", file, LegMask::NONE).unwrap();
+    assert_eq!(read(&third, 2), 3);
+    assert_eq!(servers.len(), 2);
+}
+
+#[test]
+fn without_any_leg_every_write_fails_and_none_waits() {
+    let (servers, file) = servers(2);
+    let group = create(&file);
+    let results: Arc<Mutex<Vec<bool>>> = Arc::default();
+    servers
+        .iter()
+        .for_each(|server| server.set(ServerMood::Silent));
+    for page in 0..4 {
+        let results = Arc::clone(&results);
+        let then = Box::new(move |answer: io::Result<()>| results.lock().push(answer.is_ok()));
+        group.write(page * 4096, &[1; 4096], then);
+    }
+    until("the end", || results.lock().len() == 4);
+    assert_eq!(*results.lock(), [false; 4]);
+    assert!(write(&group, 9, 1).is_err());
+    group.close();
+}
+
+#[test]
+fn a_leg_that_holds_something_or_is_too_small_makes_no_pool() {
+    let (servers, file) = servers(2);
+    servers[1].memory.lock()[5000] = 1;
+    let refused = |file: &LegsFile, bytes: usize| {
+        let made = LegGroup::create("p", file.clone(), bytes as u64, false);
+        made.map(drop).unwrap_err().to_string()
+    };
+    let holds = refused(&file, BYTES);
+    assert!(
+        holds.contains(&servers[1].url()) && holds.contains("--force"),
+        "{holds}"
+    );
+    assert!(servers[0].memory.lock().iter().all(|byte| *byte == 0));
+    let small = refused(&file, BYTES + 4096);
+    assert!(small.contains("larger"), "{small}");
+    LegGroup::create("p", file.clone(), BYTES as u64, true)
+        .unwrap()
+        .close();
+    // Another pool's leg in the place of one.
+    let (others, other) = super::tests::servers(1);
+    create(&other).close();
+    servers[1]
+        .memory
+        .lock()
+        .copy_from_slice(&others[0].memory.lock());
+    let wrong = LegGroup::open("p", file, LegMask::NONE)
+        .map(drop)
+        .unwrap_err()
+        .to_string();
+    assert!(wrong.contains(&servers[1].url()), "{wrong}");
+}

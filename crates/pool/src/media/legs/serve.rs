@@ -1,0 +1,108 @@
+//! What the owner of a pool on legs does for the processes that have its memory: it writes what they
+//! post. docs/legs.md, "Members".
+#![expect(unsafe_code, reason = "writes from memory that others have, too")]
+
+use super::super::{
+    mapped::Mapped,
+    mapping::{MappingKind, SharedMapping},
+    post_box::{PostAges, PostBox, TakenPost},
+};
+use crate::{format::layout::PAGE, legs::LegGroup};
+use parking_lot::{Condvar, Mutex};
+use std::{
+    fs::File,
+    io,
+    ops::Range,
+    os::fd::AsFd,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Acquire},
+    },
+    time::Duration,
+};
+
+/// How often the owner looks at what no member posts.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The memory that all processes of the pool have.
+pub(super) struct SharedParts {
+    pub(super) memory: SharedMapping,
+    pub(super) posts: Mapped<PostBox>,
+}
+
+impl SharedParts {
+    pub(super) fn map(memory: &File, bytes: u64) -> io::Result<Self> {
+        let length = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let both = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
+        Ok(Self {
+            memory: SharedMapping::new(memory, length, MappingKind::Shared)?,
+            posts: Mapped::map_from(memory.as_fd(), both, bytes)?,
+        })
+    }
+}
+
+/// Bytes behind the pool's.
+pub(super) fn post_bytes() -> u64 {
+    (size_of::<PostBox>() as u64).next_multiple_of(64 << 10)
+}
+
+pub(super) fn write_and_wait(group: &Arc<LegGroup>, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    let answer: Arc<(Mutex<Option<io::Result<()>>>, Condvar)> = Arc::default();
+    let told = Arc::clone(&answer);
+    let then = move |result| {
+        *told.0.lock() = Some(result);
+        told.1.notify_all();
+    };
+    group.write(offset, bytes, Box::new(then));
+    let mut found = answer.0.lock();
+    loop {
+        match found.take() {
+            Some(result) => return result,
+            None => answer.1.wait(&mut found),
+        }
+    }
+}
+
+/// The owner's: writes what members post, until it ends.
+pub(super) fn serve(shared: &Arc<SharedParts>, group: &Arc<LegGroup>, is_over: &AtomicBool) {
+    let mut ages = PostAges::new();
+    while !is_over.load(Acquire) {
+        let taken = shared.posts.take(LOOK);
+        shared.posts.set_degraded(group.is_degraded());
+        if taken.is_empty() {
+            shared.posts.free_left(&mut ages);
+        }
+        for post in taken {
+            let Some(range) = checked(shared, post) else {
+                let refused = Err(io::Error::from_raw_os_error(libc::EINVAL));
+                shared.posts.answer(post, &refused);
+                continue;
+            };
+            // SAFETY: the member keeps writers out, as `write_back` says; what one writes there all
+            // the same is written back as it is then.
+            let bytes = unsafe {
+                shared
+                    .memory
+                    .slice(range.start, (range.end - range.start) as usize)
+            };
+            let (answering, legs) = (Arc::clone(shared), Arc::clone(group));
+            let then = move |result: io::Result<()>| {
+                // Before the member is told: it then syncs really.
+                answering.posts.set_degraded(legs.is_degraded());
+                answering.posts.answer(post, &result);
+            };
+            group.write(range.start, bytes, Box::new(then));
+        }
+    }
+}
+
+/// Whole pages of the pool behind its superblocks, or none.
+fn checked(shared: &SharedParts, post: TakenPost) -> Option<Range<u64>> {
+    let end = post.offset.checked_add(post.bytes)?;
+    let is_sound = post.offset.is_multiple_of(PAGE)
+        && post.bytes.is_multiple_of(PAGE)
+        && post.bytes > 0
+        && post.offset >= 2 * PAGE
+        && end <= shared.memory.bytes() as u64;
+    is_sound.then_some(post.offset..end)
+}
