@@ -295,7 +295,7 @@ need_unpacked() {
     (cd "$unpacked" && download "${@:3}") || exit 1
     for package in "$unpacked"/*.deb; do
         dpkg-deb -x "$package" "$unpacked" || die "dpkg-deb could not unpack $package"
-        for library in $(dpkg-deb -f "$package" Depends | tr ',' '\n' | sed -n 's/^ *\(lib[^ :]*\).*/\1/p' | grep -v '^libicu-dev'); do
+        for library in $(dpkg-deb -f "$package" Depends | tr ',' '\n' | sed -n 's/^ *\(lib[^ :]*\).*/\1/p'); do
             [[ $(dpkg-query -W -f '${db:Status-Status}' "$library" 2>/dev/null) == installed ]] || missing+=("$library")
         done
         rm "$package"

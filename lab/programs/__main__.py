@@ -89,7 +89,7 @@ def lives_of(program: Program, variant: str, rounds: int, seed: int) -> str:
             epoch.last_check()
             fault = ""
         except Failure as failure:
-            fault = f"{failure} (round of {how})"
+            fault = f"{failure} (found in the round that was to end by: {how})"
         finally:
             epoch.close()
         # What acknowledges early, or has no syncs, loses, or the loop would not see a loss.
