@@ -1,8 +1,10 @@
 //! The first sync of a file that the run absorbs: the file and the directory that has its name,
 //! before anything of it is logged. docs/files-membership.md, "The first sync".
 //!
-//! It is done when there is something to be found by that name after a power cut: at the first
-//! write, or sync. A file that was only opened is none that a power cut leaves.
+//! It is done when there is something to be found by that name after a power cut: at the program's
+//! first sync, or within a second of the first write. A file that was only opened is none that a
+//! power cut leaves, nor is one that is closed by then and was never synced: such a one is let go
+//! of, and costs no sync.
 //!
 //! 1. Under the file's lock it begins: from now on no member changes the file.
 //! 2. Its directory is marked with the pool.
@@ -144,7 +146,10 @@ pub(super) fn run(shared: &Arc<SupervisorState>, run: &Arc<RunState>) {
             match file.first_sync.due() {
                 DueSync::Now => run.begin_first_sync(shared, number),
                 DueSync::Soon if is_time && run.first_syncs.are_many() => is_done = false,
-                DueSync::Soon if is_time => run.begin_first_sync(shared, number),
+                // One that is closed meanwhile needs none.
+                DueSync::Soon if is_time && !run.let_go_unsynced(shared, number) => {
+                    run.begin_first_sync(shared, number);
+                }
                 DueSync::Soon | DueSync::Never => {}
             }
         }

@@ -89,7 +89,7 @@ impl RunState {
                 let is_open = |open: &Arc<File>| sys::alone(open.as_fd()) != Ok(true);
                 file.stamp().state == FileState::Absorbed
                     && file.end.load(Relaxed) <= head
-                    && file.first_sync.due() == DueSync::Never
+                    && file.first_sync.due() != DueSync::Now
                     && !file.first_sync.is_under_way()
                     && !known.file.as_ref().is_some_and(is_open)
             };
@@ -101,6 +101,32 @@ impl RunState {
                 file.lock.free();
             }
         }
+    }
+
+    /// Lets go of a file that is open in no process, and that no process synced: the lane has
+    /// nothing of it, and a power cut may leave of it what it leaves of any other. False if it is
+    /// not such a one.
+    pub(super) fn let_go_unsynced(&self, shared: &SupervisorState, number: usize) -> bool {
+        let file = &self.page.files[number];
+        let is_needless = || {
+            let is_alone = |open: &Arc<File>| sys::alone(open.as_fd()) == Ok(true);
+            file.stamp().state == FileState::Absorbed
+                && !file.is_logged()
+                && !file.first_sync.is_under_way()
+                && file.first_sync.due() != DueSync::Now
+                && self
+                    .known(number)
+                    .is_some_and(|known| known.file.as_ref().is_none_or(is_alone))
+        };
+        if !is_needless() || !file.lock.take_for(SUPERVISOR, Duration::ZERO) {
+            return false;
+        }
+        let is_done = is_needless();
+        if is_done {
+            self.forget(shared, number, false);
+        }
+        file.lock.free();
+        is_done
     }
 
     /// Gives up the descriptor of a file that has no name and is open in no process: its space is
@@ -128,6 +154,8 @@ impl RunState {
             watched: WatchedFile::Not,
             ..(**known).clone()
         });
+        drop(files);
+        self.let_go_unsynced(shared, number);
         true
     }
 
