@@ -21,6 +21,7 @@ pub(crate) use tables::head_of_another_layout;
 pub(crate) use tables::{StrangeTable, of_users, strange_of_users};
 
 use crate::{
+    FILES_MAX,
     lane_place::LanePlace,
     processes::{self, NotedProcess},
     run_files::TABLE_PREFIX,
@@ -64,11 +65,14 @@ pub(crate) const SHARED_DIR: &str = "/dev/shm";
 /// "absorbed" and the version of the table's layout, as in every layout followed by the boot id.
 /// Whoever raises it raises [`wire::VERSION`](crate::wire::VERSION): a library that does not know
 /// the table of its supervisor would follow no change of what is absorbed.
-const MAGIC: u64 = u64::from_be_bytes(*b"absorb\0\x02");
+const MAGIC: u64 = u64::from_be_bytes(*b"absorb\0\x03");
 /// Bytes of a page of memory at most: aarch64 has kernels with 16 and with 64 KiB.
 const PAGE_MAX: usize = 64 << 10;
-/// Files that one run absorbs at a time, at most.
-const ENTRIES: usize = 8192;
+/// Entries: as many as a run absorbs files, and some, so that the next part begins where a page
+/// does.
+const ENTRIES: usize = FILES_MAX.next_multiple_of(8192);
+/// So many entries get memory at a time.
+const ENTRIES_MORE: usize = 1024;
 /// Bytes of a socket's name at most.
 const NAME_MAX: usize = 62;
 /// Bytes of a run directory's path at most: a longer one is not said.
@@ -215,12 +219,9 @@ impl TablePage {
         self.used().filter(|entry| entry.present.load(Acquire) != 0)
     }
 
-    /// Says that `file` is absorbed, for all to see. False if the table is full.
-    fn publish(&self, process: NotedProcess, (dev, ino): FileKey, born: u64) -> bool {
-        let free = |entry: &&TableEntry| entry.present.load(Relaxed) == 0;
-        let Some((at, entry)) = self.entries.iter().enumerate().find(|(_, e)| free(e)) else {
-            return false;
-        };
+    /// Says by the entry `at`, which is free, that `file` is absorbed, for all to see.
+    fn publish(&self, at: usize, process: NotedProcess, (dev, ino): FileKey, born: u64) {
+        let entry = &self.entries[at];
         entry.dev.store(dev, Relaxed);
         entry.ino.store(ino, Relaxed);
         entry.born.store(born, Relaxed);
@@ -233,13 +234,13 @@ impl TablePage {
         let used = u32::try_from(at + 1).unwrap_or(u32::MAX);
         self.used.fetch_max(used, Release);
         fence(SeqCst);
-        true
     }
 
-    fn withdraw(&self, key: FileKey) {
-        if let Some(entry) = self.present().find(|entry| entry.is_of(key)) {
-            entry.present.store(0, Release);
-        }
+    /// Frees the entry of a file: which.
+    fn withdraw(&self, key: FileKey) -> Option<usize> {
+        let (at, entry) = self.entry_of(key)?;
+        entry.present.store(0, Release);
+        Some(at)
     }
 }
 
@@ -346,13 +347,54 @@ pub(crate) fn open_table(path: &Path) -> Result<OwnedFd, Errno> {
     regular.then_some(fd).ok_or(Errno::INVAL)
 }
 
+/// Where the next file may be entered.
+#[derive(Default)]
+struct TablePlaces {
+    /// Entries that are free again.
+    free: Vec<usize>,
+    /// Entries behind this were never used.
+    used: usize,
+    /// Those behind this have no memory yet.
+    there: usize,
+}
+
+impl TablePlaces {
+    /// Gives more entries memory. Without memory behind it, touching it would end the process.
+    fn extend(&mut self, file: &OwnedFd) -> Result<(), Errno> {
+        let there = (self.there + ENTRIES_MORE).min(ENTRIES);
+        let parts = [
+            (offset_of!(TablePage, entries), size_of::<TableEntry>()),
+            (QuestionTable::OFFSET, size_of::<AtomicU32>()),
+        ];
+        for (start, bytes) in parts {
+            let (start, bytes) = (start + self.there * bytes, (there - self.there) * bytes);
+            let none = FallocateFlags::empty();
+            rustix::fs::fallocate(file, none, start as u64, bytes as u64)?;
+        }
+        self.there = there;
+        Ok(())
+    }
+
+    /// A free entry; none if there is no more, or no memory.
+    fn take(&mut self, file: &OwnedFd) -> Option<usize> {
+        if let Some(at) = self.free.pop() {
+            return Some(at);
+        }
+        if self.used == self.there {
+            self.extend(file).ok().filter(|()| self.used < self.there)?;
+        }
+        self.used += 1;
+        Some(self.used - 1)
+    }
+}
+
 /// The supervisor's table.
 pub(crate) struct AbsorbedTable {
     page: Arc<TableView>,
     pub(crate) file: OwnedFd,
     pub(crate) path: PathBuf,
     /// One at a time.
-    writing: parking_lot::Mutex<()>,
+    writing: parking_lot::Mutex<TablePlaces>,
     /// The thread by whose end the kernel knows that the supervisor is dead: it ends when the
     /// channel does.
     life: Option<(mpsc::Sender<()>, thread::JoinHandle<()>)>,
@@ -375,15 +417,13 @@ impl AbsorbedTable {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o644);
         let file = rustix::fs::open(&path, flags, mode)?;
-        let begin = || {
+        let mut places = TablePlaces::default();
+        let mut begin = || {
             rustix::fs::fchmod(&file, mode)?;
-            // Without memory behind it, touching it would end the process.
-            rustix::fs::fallocate(
-                &file,
-                FallocateFlags::empty(),
-                0,
-                size_of::<TablePage>() as u64,
-            )?;
+            rustix::fs::ftruncate(&file, size_of::<TablePage>() as u64)?;
+            let head = offset_of!(TablePage, entries) as u64;
+            rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, head)?;
+            places.extend(&file)?;
             let page = TableView(Mapped::map(file.as_fd())?);
             let (high, low) = boot.as_u64_pair();
             page.boot[0].store(high, Relaxed);
@@ -400,7 +440,7 @@ impl AbsorbedTable {
                 page,
                 file,
                 path,
-                writing: parking_lot::Mutex::new(()),
+                writing: parking_lot::Mutex::new(places),
                 life: Some(life),
             }),
             Err(errno) => {
@@ -414,9 +454,13 @@ impl AbsorbedTable {
     /// `pid`. False if there is no room.
     pub(crate) fn publish(&self, pid: u32, key: FileKey, born: u64) -> bool {
         let start = processes::start(pid);
-        let _writing = self.writing.lock();
+        let mut writing = self.writing.lock();
         let process = NotedProcess { id: pid, start };
-        self.page.publish(process, key, born)
+        let place = writing.take(&self.file);
+        place.is_some_and(|at| {
+            self.page.publish(at, process, key, born);
+            true
+        })
     }
 
     /// Says which lane the run has, before it absorbs any file.
@@ -426,8 +470,9 @@ impl AbsorbedTable {
 
     /// Says that it does not any more.
     pub(crate) fn withdraw(&self, key: FileKey) {
-        let _writing = self.writing.lock();
-        self.page.withdraw(key);
+        let mut writing = self.writing.lock();
+        let withdrawn = self.page.withdraw(key);
+        writing.free.extend(withdrawn);
     }
 }
 

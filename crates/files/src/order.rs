@@ -21,8 +21,12 @@ use rustix::{
     io::Errno,
 };
 use std::{
+    ffi::OsStr,
     ops::{Deref, Range},
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
     path::{Path, PathBuf},
     sync::atomic::{
         AtomicU64,
@@ -227,22 +231,59 @@ pub(crate) fn device_of(file: BorrowedFd<'_>) -> Result<u64, Errno> {
 /// sync of what is written in place commits it. False where that cannot be told.
 pub(crate) fn journals_contents(device: u64) -> bool {
     const OPTION: &str = "data=journal";
-    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    let number = format!("{major}:{minor}");
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let mount = mounts
-        .lines()
-        .find(|line| line.split(' ').nth(2) == Some(&number));
-    let Some((_, last)) = mount.and_then(|mount| mount.split_once(" - ")) else {
+    let Some(mount) = mount_of(device) else {
         return false;
     };
-    let mut words = last.split(' ').skip(1);
+    let mut words = mount.split(' ').skip(1);
     let source = words.next().and_then(|source| source.rsplit('/').next());
     // Also one that the file system has by default is here, and not in the mount's options.
     let path = format!("/proc/fs/ext4/{}/options", source.unwrap_or_default());
     let is_default = || std::fs::read_to_string(path).unwrap_or_default();
     words.any(|options| options.split(',').any(|it| it == OPTION))
         || is_default().lines().any(|it| it == OPTION)
+}
+
+/// True if the file system has one journal for all its metadata, names and extended attributes
+/// among them, in the order of the changes: a sync of a file that was changed makes durable what
+/// any directory had before that. XFS is such a one, and ext4 with a journal of its own. False
+/// where that cannot be told.
+pub(crate) fn journals_names(device: u64) -> bool {
+    let mount = mount_of(device).unwrap_or_default();
+    match mount.split(' ').next() {
+        Some("xfs") => true,
+        Some("ext4") => has_jbd2(device),
+        _ => false,
+    }
+}
+
+/// True if the block device has a journal of ext4's, of which the kernel shows figures. It has its
+/// inode, mostly 8, behind the device's name.
+fn has_jbd2(device: u64) -> bool {
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let link = std::fs::read_link(format!("/sys/dev/block/{major}:{minor}"));
+    let Some(name) = link
+        .ok()
+        .and_then(|link| link.file_name().map(OsStr::to_owned))
+    else {
+        return false;
+    };
+    let journals = std::fs::read_dir("/proc/fs/jbd2").into_iter().flatten();
+    journals.flatten().any(|journal| {
+        let found = journal.file_name();
+        let rest = found.as_bytes().strip_prefix(name.as_bytes());
+        rest.and_then(|rest| rest.strip_prefix(b"-"))
+            .is_some_and(|inode| !inode.is_empty() && inode.iter().all(u8::is_ascii_digit))
+    })
+}
+
+/// What is mounted of this device: type, source and options.
+fn mount_of(device: u64) -> Option<String> {
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let number = format!("{major}:{minor}");
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let mut lines = mounts.lines();
+    let mount = lines.find(|line| line.split(' ').nth(2) == Some(&number))?;
+    mount.split_once(" - ").map(|(_, last)| last.to_owned())
 }
 
 /// Has the file system commit all that it has journalled, by a sync of a file or directory of it.
@@ -275,6 +316,25 @@ pub(crate) fn commit_journal(fd: BorrowedFd<'_>) -> Result<(), Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_mount::Mounted;
+
+    #[test]
+    fn journal_has_names_on_ext4_with_one_and_on_xfs_alone() {
+        for (words, has) in [
+            (&["mkfs.ext4", "-q"][..], true),
+            (&["mkfs.ext4", "-q", "-O", "^has_journal"], false),
+            (&["mkfs.ext2", "-q"], false),
+            (&["mkfs.xfs", "-q", "-f"], true),
+        ] {
+            if let Some(mounted) = Mounted::made(words) {
+                let dir = std::fs::File::open(mounted.path()).unwrap();
+                let device = sys::stat_of(&dir).unwrap().st_dev;
+                assert_eq!(journals_names(device), has, "{words:?}");
+            }
+        }
+        let memory = std::fs::File::open("/dev/shm").unwrap();
+        assert!(!journals_names(sys::stat_of(&memory).unwrap().st_dev));
+    }
 
     fn page() -> Mapped<OrderPage> {
         Mapped::new("forebay-test").unwrap().0

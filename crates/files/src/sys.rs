@@ -196,6 +196,15 @@ pub(crate) fn keep_from_children(range: std::ops::Range<usize>) -> Result<(), Er
     unsafe { rustix::mm::madvise(start, range.len(), rustix::mm::Advice::LinuxDontFork) }
 }
 
+/// A dump of this process leaves out what is mapped at `range`: to write it, the kernel would touch
+/// all of it, and most of what is large is never used. If it refuses, dumps are larger.
+pub(crate) fn keep_from_dumps(range: std::ops::Range<usize>) {
+    let start = std::ptr::without_provenance_mut(range.start);
+    let advice = rustix::mm::Advice::LinuxDontDump;
+    // SAFETY: the range is mapped by us; only dumps are affected.
+    let _ = unsafe { rustix::mm::madvise(start, range.len(), advice) };
+}
+
 /// Puts empty memory of this process alone in the place of all mappings of a file. What was a
 /// reference into it stays valid, and leads to zeros.
 pub(crate) fn unmap_file(dev: u64, ino: u64) -> Result<(), Errno> {

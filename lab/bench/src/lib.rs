@@ -38,7 +38,7 @@ mod threads;
 pub mod wisckey;
 
 pub use forebay_databases::{
-    closed_loop, contest, etcd, mariadb, nats, postgres, redis, rocksdb, sql, sqlite,
+    closed_loop, contest, etcd, mariadb, nats, postgres, redis, rocksdb, sql, sqlite, tenants,
 };
 pub(crate) use forebay_measure::units;
 pub use forebay_measure::{MeasureError as BenchError, data, disk as device, rounds};

@@ -1,5 +1,5 @@
-//! What `forebay-lab redis`, `rocksdb`, `sqlite`, `mariadb`, `postgres`, `etcd` and `nats` have in
-//! common.
+//! What `forebay-lab redis`, `rocksdb`, `sqlite`, `tenants`, `mariadb`, `postgres`, `etcd` and
+//! `nats` have in common.
 
 use crate::{
     failed,

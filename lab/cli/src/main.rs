@@ -23,6 +23,7 @@ mod run;
 mod sql;
 mod sqlite;
 mod synced_write;
+mod tenants;
 mod wisckey;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
@@ -61,6 +62,7 @@ enum Command {
     #[command(name = "postgres")]
     Postgresql(sql::Postgresql),
     Sqlite(sqlite::Sqlite),
+    Tenants(tenants::Tenants),
     Etcd(closed_loop::Etcd),
     Nats(closed_loop::Nats),
     Fam(fam::Fam),
@@ -99,6 +101,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Rocksdb(rocksdb) => rocksdb.run(),
         Command::Mariadb(mariadb) => mariadb.run(),
         Command::Sqlite(sqlite) => sqlite.run(),
+        Command::Tenants(tenants) => tenants.run(),
         Command::Etcd(etcd) => etcd.run(),
         Command::Nats(nats) => nats.run(),
         Command::Postgresql(postgresql) => postgresql.run(),

@@ -35,6 +35,9 @@ pub(crate) struct QuestionTable {
 }
 
 impl QuestionTable {
+    /// Where what is said of the first entry lies in the table; and before it, the bell.
+    pub(super) const OFFSET: usize = offset_of!(TablePage, asking) + offset_of!(Self, asked);
+
     /// The last question about an entry.
     pub(super) fn last(&self, at: usize) -> u32 {
         self.asked[at].load(SeqCst)
@@ -61,7 +64,7 @@ pub(crate) enum QuestionOutcome {
 }
 
 impl TablePage {
-    fn entry_of(&self, key: FileKey) -> Option<(usize, &TableEntry)> {
+    pub(super) fn entry_of(&self, key: FileKey) -> Option<(usize, &TableEntry)> {
         fence(SeqCst);
         let mut used = self.used().enumerate();
         used.find(|(_, entry)| entry.present.load(Acquire) != 0 && entry.is_of(key))

@@ -37,6 +37,26 @@ fn a_table_that_is_full_takes_no_file_and_has_room_again() {
 }
 
 #[test]
+fn a_table_takes_memory_only_for_the_files_it_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let table = AbsorbedTable::new_in(dir.path(), b"/run", b"socket", boot()).unwrap();
+    let there = || sys::stat_of(&table.file).unwrap().st_blocks.unsigned_abs() * 512;
+    let at_first = there();
+    assert!(at_first < 200 << 10, "{at_first}");
+    for ino in 0..2000 {
+        assert!(table.publish(77, (8, ino), 0));
+    }
+    assert!((at_first + 1..400 << 10).contains(&there()));
+    // What is withdrawn makes room, and the table does not grow.
+    let grown = there();
+    for ino in 0..5000 {
+        table.withdraw((8, ino % 2000));
+        assert!(table.publish(77, (8, ino % 2000), 0));
+    }
+    assert_eq!(there(), grown);
+}
+
+#[test]
 fn a_file_that_is_no_table_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("no-table");
@@ -81,7 +101,7 @@ fn stranger_with_a_dead_clients_number_keeps_no_table() {
             id: own,
             start: noted,
         };
-        assert!(table.page.publish(process, (8, 9), 5));
+        table.page.publish(0, process, (8, 9), 5);
         let view = TableView::copy_of(table.file.as_fd()).unwrap();
         let left = dir.path().join(format!("{TABLE_PREFIX}left"));
         std::fs::copy(&table.path, &left).unwrap();
@@ -96,6 +116,6 @@ fn stranger_with_a_dead_clients_number_keeps_no_table() {
 
 #[test]
 fn version_of_the_messages_counts_the_tables_layout() {
-    // A supervisor of the layout before, 2 of the messages and \x01 of the table, refuses it.
-    assert_eq!((MAGIC & 0xFF, crate::wire::VERSION), (2, 3));
+    // A supervisor of the layout before, 3 of the messages and \x02 of the table, refuses it.
+    assert_eq!((MAGIC & 0xFF, crate::wire::VERSION), (3, 4));
 }

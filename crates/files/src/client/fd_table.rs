@@ -2,7 +2,7 @@
 //! goes through.
 
 use super::{lookup, session};
-use crate::sys;
+use crate::{FILES_MAX, sys};
 use std::{
     cell::Cell,
     ffi::c_int,
@@ -23,27 +23,29 @@ const STDERR: c_int = 2;
 pub(super) struct FdEntry(u32);
 
 /// The file's number plus one; 0 for a descriptor of a plain file whose flags are hidden.
-const FILE: u32 = 0x1FF;
+const FILE: u32 = (1 << 17) - 1;
 /// Present, also if the rest is 0.
-const PRESENT: u32 = 1 << 9;
+const PRESENT: u32 = 1 << 17;
 /// Opened with `O_APPEND`.
-const APPEND: u32 = 1 << 10;
+const APPEND: u32 = 1 << 18;
 /// Inherited from before this program was executed, of a file that the run absorbs: before it is
 /// written to, this process joins it.
-const INHERITED: u32 = 1 << 14;
+const INHERITED: u32 = 1 << 22;
 /// The database believes that it was opened with these.
 const HIDDEN: [(u32, c_int); 3] = [
-    (1 << 11, libc::O_DSYNC),
-    (1 << 12, libc::O_SYNC & !libc::O_DSYNC),
+    (1 << 19, libc::O_DSYNC),
+    (1 << 20, libc::O_SYNC & !libc::O_DSYNC),
     (DIRECT, libc::O_DIRECT),
 ];
 /// The one of them that it may take back.
-const DIRECT: u32 = 1 << 13;
+const DIRECT: u32 = 1 << 21;
 
 /// Where the exponents stand of what offsets and lengths, and addresses, are aligned to.
-const ALIGNED: [u32; 2] = [16, 20];
+const ALIGNED: [u32; 2] = [23, 27];
 /// The largest.
 const ALIGNED_MAX: u32 = 15;
+
+const _: () = assert!(FILES_MAX < FILE as usize, "FILE has too few bits");
 
 /// The flags that are taken from a descriptor that is absorbed: what they ask for is emulated.
 pub(super) const HIDDEN_FLAGS: c_int = libc::O_SYNC | libc::O_DSYNC | libc::O_DIRECT;

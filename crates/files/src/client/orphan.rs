@@ -95,7 +95,12 @@ impl MemberSession {
     fn wait_for_changes(&self) {
         let begun = MonotonicTime::now();
         let limit = failpoint::limit("change", CHANGE_WAIT);
-        let is_changing = || self.page.files.iter().any(|file| file.lock.is_held());
+        let is_changing = || {
+            self.page
+                .used_files()
+                .iter()
+                .any(|file| file.lock.is_held())
+        };
         while is_changing() && begun.elapsed() < limit {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -103,7 +108,7 @@ impl MemberSession {
 
     /// Files, by number, that the lane may have something of.
     fn in_lane(&self) -> impl Iterator<Item = (usize, &SharedFile)> {
-        let files = self.page.files.iter().enumerate();
+        let files = self.page.used_files().iter().enumerate();
         files.filter(|(_, file)| file.stamp().state.is_in_lane())
     }
 

@@ -22,18 +22,19 @@ use rustix::io::Errno;
 use std::{
     ffi::c_int,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{
             AtomicU32,
-            Ordering::{Acquire, Release},
+            Ordering::{Acquire, Relaxed, Release},
         },
     },
 };
 
 /// See the module's head.
 pub(super) struct ClientProcess {
-    /// By file number: of a write that comes back. A file's own lock is this one.
-    copies: Box<[Mutex<LastWriteCache>]>,
+    /// By file number, in parts that begin when one of their files is used first: of a write that
+    /// comes back. A file's own lock is this one.
+    copies: Box<[OnceLock<CachePart>]>,
     /// Held while a file begins to be absorbed, is renamed or unlinked.
     pub(super) registry: Mutex<()>,
 }
@@ -41,6 +42,12 @@ pub(super) struct ClientProcess {
 /// Which of the files that had a number the descriptors in the table are of; 0 for none. A forked
 /// child has its parent's.
 static GENERATIONS: [AtomicU32; FILES_MAX] = [const { AtomicU32::new(0) }; FILES_MAX];
+
+/// So many files' caches begin at a time.
+type CachePart = Box<[Mutex<LastWriteCache>]>;
+
+/// Files of a part.
+const PART: usize = 256;
 
 /// Those of a file at first. A forked child has its parent's descriptors, but none of its copies.
 fn first_copies(number: usize) -> LastWriteCache {
@@ -51,8 +58,8 @@ fn first_copies(number: usize) -> LastWriteCache {
 }
 
 static PROCESS: ForkLocal<ClientProcess> = ForkLocal::new(|| ClientProcess {
-    copies: (0..FILES_MAX)
-        .map(|number| Mutex::new(first_copies(number)))
+    copies: (0..FILES_MAX.div_ceil(PART))
+        .map(|_| OnceLock::new())
         .collect(),
     registry: Mutex::default(),
 });
@@ -67,7 +74,8 @@ pub(super) fn process() -> &'static ClientProcess {
 pub(super) fn begin() {
     session::prepare();
     private_fds::prepare();
-    process();
+    // Those of all files of most runs.
+    drop(local(0));
 }
 
 /// In a forked child: all of it begins anew when it is asked for first. Neither allocates nor
@@ -81,14 +89,19 @@ pub(super) fn renew() {
 /// None of the descriptors is known to be of any file.
 pub(super) fn forget_all() {
     for generation in &GENERATIONS {
-        generation.store(0, Release);
+        // Memory that no file has used is not there.
+        if generation.load(Relaxed) != 0 {
+            generation.store(0, Release);
+        }
     }
 }
 
 /// Which file the descriptors with this number are of.
 #[inline]
 pub(super) fn generation(number: usize) -> u32 {
-    GENERATIONS[number].load(Acquire)
+    GENERATIONS
+        .get(number)
+        .map_or(0, |generation| generation.load(Acquire))
 }
 
 /// The numbers of files that descriptors of this process may be of.
@@ -98,8 +111,10 @@ pub(super) fn numbers() -> impl Iterator<Item = usize> {
 
 /// What this process knows of a file, under its own lock only.
 pub(super) fn local(number: usize) -> MutexGuard<'static, LastWriteCache> {
-    let copies = process().copies[number].lock();
-    copies.unwrap_or_else(PoisonError::into_inner)
+    let (part, at) = (number / PART, number % PART);
+    let first = |at| Mutex::new(first_copies(part * PART + at));
+    let copies = process().copies[part].get_or_init(|| (0..PART).map(first).collect());
+    copies[at].lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Its descriptors are plain from now on.

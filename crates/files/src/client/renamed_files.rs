@@ -122,11 +122,13 @@ fn moving_in(
     let (Some(before), Some(after)) = (real_path(from), real_parent(to)) else {
         return Ok(Vec::new());
     };
-    let in_lane = (0..).zip(&session.page.files).filter_map(|(at, file)| {
-        let stamp = file.stamp();
-        let is_in_lane = stamp.state.is_in_lane();
-        is_in_lane.then_some(((at, stamp.generation), file))
-    });
+    let in_lane = (0..)
+        .zip(session.page.used_files())
+        .filter_map(|(at, file)| {
+            let stamp = file.stamp();
+            let is_in_lane = stamp.state.is_in_lane();
+            is_in_lane.then_some(((at, stamp.generation), file))
+        });
     let named = in_lane.filter_map(|(number, file)| {
         let path = PathBuf::from(OsString::from_vec(file.path.get()));
         let to = after.join(path.strip_prefix(&before).ok()?);

@@ -213,6 +213,7 @@ impl MemberSession {
         // As the pool is. A forked child, which may become another user, maps both anew when it is
         // a member.
         sys::keep_from_children(page.memory()).map_err(of_page)?;
+        sys::keep_from_dumps(page.memory());
         // The pool is mapped by this number: it does not move before.
         let ([socket, pool_fd], stays) = private_fds::adopt(socket, pool_fd);
         let mapped = memory.as_ref().map_or(pool_fd.as_fd(), AsFd::as_fd);

@@ -13,10 +13,9 @@ use super::{
     process::{HeldFile, hold, hold_open, mark_range_unknown},
     retire::leave,
     session,
-    sync::first_synced,
     times::failed_write,
 };
-use crate::{log::ENDED, record::SIZE_MAX, sys};
+use crate::{log::ENDED, record::SIZE_MAX, shared::DueSync, sys};
 use rustix::{fs::AtFlags, io::Errno};
 use std::{
     ffi::{CStr, c_int},
@@ -67,7 +66,7 @@ pub(super) fn truncate_file(
             let is_logged = held.shared.is_logged();
             drop(held);
             if !is_logged {
-                first_synced(session, number, generation);
+                session.page.ask_first_sync(number, DueSync::Soon);
             }
             return Ok(Some(()));
         }
@@ -179,11 +178,11 @@ fn change_open(
             continue;
         };
         let is_done = change(Some(&held))?.is_some();
-        let (is_logged, generation) = (held.shared.is_logged(), held.generation());
+        let is_logged = held.shared.is_logged();
         drop(held);
         if is_done {
             if is_kept && !is_logged {
-                first_synced(session, number, generation);
+                session.page.ask_first_sync(number, DueSync::Soon);
             }
             return Ok(());
         }

@@ -136,9 +136,8 @@ impl MemberSession {
     }
 }
 
-/// After a change that the lane has not, since the file's first sync is to come: that covers it.
-/// With a pool on a disk a write is durable when a sync says so; elsewhere when it
-/// returns.
+/// After a change that the lane has not, since the file's first sync is to come: that covers it. It
+/// is durable when a sync says so, as without Forebay: many files are written, and never synced.
 ///
 /// # Errors
 /// As [`sync`].
@@ -151,16 +150,8 @@ pub(super) fn not_logged(
     if let Some(durability) = sync_as {
         return sync(fd, durability).map(drop);
     }
-    first_synced(session, number, process::generation(number));
+    session.page.ask_first_sync(number, DueSync::Soon);
     Ok(())
-}
-
-/// Before a change of a file that is not logged counts as one that was.
-pub(super) fn first_synced(session: &'static MemberSession, number: usize, generation: u32) {
-    match session.lane.needs_commit() {
-        true => session.page.ask_first_sync(number, DueSync::Soon),
-        false => session.wait_for_first_sync(number, generation),
-    }
 }
 
 impl MemberSession {

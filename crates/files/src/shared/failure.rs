@@ -71,7 +71,7 @@ impl SharedPageLayout {
 
     /// The number of a file that cannot be synced, if there is one.
     pub fn failing_file(&self) -> Option<usize> {
-        let mut files = self.files.iter();
+        let mut files = self.used_files().iter();
         files.position(|file| file.error().is_some())
     }
 
@@ -104,20 +104,20 @@ impl SharedPageLayout {
         self.files[file].error().is_none()
     }
 
-    /// Supervisor: `file` is being synced.
+    /// Supervisor: `file` is being synced, perhaps beside others.
     pub fn begin_sync(&self, file: usize) {
-        self.syncing.store(syncing(file), Release);
+        self.files[file].syncing.store(SYNCING, Release);
     }
 
     /// Supervisor: it was, and what came of it is said.
-    pub fn end_sync(&self) {
-        self.syncing.store(0, Release);
+    pub fn end_sync(&self, file: usize) {
+        self.files[file].syncing.store(0, Release);
     }
 
     /// Without a supervisor: `file` is feared not to be sound if it was being synced when the
     /// supervisor died, which may have got its error instead of the program.
     pub fn fear_if_interrupted(&self, file: usize) {
-        if self.syncing.load(Acquire) == syncing(file) {
+        if self.files[file].syncing.load(Acquire) == SYNCING {
             let failure = &self.files[file].failure;
             let _ = failure.fetch_update(AcqRel, Relaxed, |now| {
                 let now = SyncFailure(now);
@@ -126,15 +126,13 @@ impl SharedPageLayout {
             });
             // Only now: where this process dies, one of the two tells the next one. Once the file
             // is known to be sound, none fears for it again.
-            self.end_sync();
+            self.end_sync(file);
         }
     }
 }
 
-/// The word of the page while this file is being synced.
-fn syncing(file: usize) -> u32 {
-    u32::try_from(file + 1).unwrap_or(0)
-}
+/// What says of a file that it is being synced.
+const SYNCING: u32 = 1;
 
 #[cfg(test)]
 mod tests {
@@ -144,6 +142,7 @@ mod tests {
     #[test]
     fn a_file_fails_once_however_often_it_is_said() {
         let (page, _) = SharedPage::new("forebay-test").unwrap();
+        page.set_used(8);
         page.fail(1, Errno::IO);
         page.fail(1, Errno::NOSPC);
         assert!(page.failing());
@@ -157,6 +156,7 @@ mod tests {
     #[test]
     fn an_interrupted_sync_has_an_error_feared_until_one_is_known() {
         let (page, _) = SharedPage::new("forebay-test").unwrap();
+        page.set_used(8);
         let file = &page.files[3];
         page.begin_sync(3);
         page.fear_if_interrupted(2);
@@ -172,8 +172,20 @@ mod tests {
     }
 
     #[test]
+    fn of_files_synced_at_a_time_each_is_feared_for_until_its_end() {
+        let (page, _) = SharedPage::new("forebay-test").unwrap();
+        page.set_used(8);
+        [3, 4, 5].into_iter().for_each(|file| page.begin_sync(file));
+        page.end_sync(4);
+        (0..8).for_each(|file| page.fear_if_interrupted(file));
+        let feared = |file: &usize| page.files[*file].failure().is_feared();
+        assert_eq!((0..8).filter(feared).collect::<Vec<_>>(), [3, 5]);
+    }
+
+    #[test]
     fn an_error_known_before_the_supervisor_died_is_no_feared_one() {
         let (page, _) = SharedPage::new("forebay-test").unwrap();
+        page.set_used(8);
         page.begin_sync(3);
         page.fail(3, Errno::NOSPC);
         page.fear_if_interrupted(3);
@@ -184,6 +196,7 @@ mod tests {
     #[test]
     fn a_file_that_was_found_sound_is_not_feared_for_again() {
         let (page, _) = SharedPage::new("forebay-test").unwrap();
+        page.set_used(8);
         page.begin_sync(3);
         page.fear_if_interrupted(3);
         let known = page.files[3].failure();
@@ -197,6 +210,7 @@ mod tests {
     #[test]
     fn an_error_found_meanwhile_is_not_taken_for_the_feared_one() {
         let (page, _) = SharedPage::new("forebay-test").unwrap();
+        page.set_used(8);
         page.begin_sync(3);
         page.fear_if_interrupted(3);
         for known in [page.files[3].failure(), SyncFailure(0)] {

@@ -59,6 +59,21 @@ const OPENINGS: usize = 64;
 /// No segment has named the file yet.
 const UNNAMED: u64 = u64::MAX;
 
+/// Device and inode.
+#[repr(C)]
+struct SharedKey([AtomicU64; 2]);
+
+impl SharedKey {
+    fn get(&self) -> (u64, u64) {
+        (self.0[0].load(Relaxed), self.0[1].load(Relaxed))
+    }
+
+    fn set(&self, (dev, ino): (u64, u64)) {
+        self.0[0].store(dev, Relaxed);
+        self.0[1].store(ino, Relaxed);
+    }
+}
+
 /// One file of the run. What is not said to be the supervisor's is changed under the file's lock.
 #[repr(C, align(64))]
 pub struct SharedFile {
@@ -69,13 +84,16 @@ pub struct SharedFile {
     /// Supervisor, and without one the member that settles: why the file cannot be synced
     /// ([`failure`]).
     failure: AtomicI32,
+    /// Supervisor: 1 while it is being synced; 0 otherwise, or when a member has noted what is
+    /// feared of it.
+    syncing: AtomicU32,
     gone: AtomicU32,
     /// Where its file system stands among the run's ([`OrderPage`](crate::order::OrderPage)).
     pub journal: AtomicU32,
     /// Until it is done, nothing of the file is logged.
     pub first_sync: FirstSync,
-    dev: AtomicU64,
-    ino: AtomicU64,
+    /// The same as in [`SharedPageLayout::keys`].
+    key: SharedKey,
     /// The mount that it is on; 0 if the kernel does not say.
     pub mount: AtomicU64,
     named_in: AtomicU64,
@@ -161,13 +179,7 @@ impl SharedFile {
 
     /// Device and inode.
     pub fn key(&self) -> (u64, u64) {
-        (self.dev.load(Relaxed), self.ino.load(Relaxed))
-    }
-
-    /// Supervisor: its device and inode; that is zero if it may be another's by now.
-    pub fn set_key(&self, (dev, ino): (u64, u64)) {
-        self.dev.store(dev, Relaxed);
-        self.ino.store(ino, Relaxed);
+        self.key.get()
     }
 
     /// Start of the segment that it was last named in.
@@ -283,9 +295,6 @@ impl SharedFile {
 pub struct SharedPageLayout {
     /// Members: how often the first sync of a file was asked for.
     pub asked: AtomicU32,
-    /// Supervisor: the file that it is syncing, plus one; 0 for none, or when a member has noted
-    /// what is feared of it.
-    syncing: AtomicU32,
     /// Without a supervisor: whether a member has synced what the lane holds ([`settling`]).
     settled: AtomicU32,
     /// The process that does it.
@@ -299,16 +308,42 @@ pub struct SharedPageLayout {
     pub waited: DurationCounts,
     /// Members: how long commits took to a pool on a disk, and some of the writes to one in memory.
     pub commits: DurationCounts,
+    /// Supervisor: numbers from this one on were never given to a file. The memory of their places
+    /// is not there before it is touched.
+    used: AtomicU32,
+    /// By number: what [`find`](Self::find) looks through, so that it touches little memory.
+    keys: [SharedKey; FILES_MAX],
     /// By number.
     pub files: [SharedFile; FILES_MAX],
 }
 
 impl SharedPageLayout {
-    /// Supervisor: no number is any file's.
-    pub fn begin(&self) {
+    /// Supervisor: numbers below this one may be files' from now on. Those that could not be before
+    /// are no file's.
+    pub fn set_used(&self, used: usize) {
         let (generation, state) = (0, FileState::Free);
-        let files = self.files.iter();
-        files.for_each(|file| file.set(Stamp { generation, state }));
+        let files = self.files.get(self.used()..used).unwrap_or_default();
+        files
+            .iter()
+            .for_each(|file| file.set(Stamp { generation, state }));
+        let used = u32::try_from(used.min(FILES_MAX)).unwrap_or(0);
+        self.used.store(used, Release);
+    }
+
+    /// How many numbers have been files'.
+    pub fn used(&self) -> usize {
+        (self.used.load(Acquire) as usize).min(FILES_MAX)
+    }
+
+    /// The files that have a number, or had one.
+    pub fn used_files(&self) -> &[SharedFile] {
+        &self.files[..self.used()]
+    }
+
+    /// Supervisor: a file's device and inode; that is zero if it may be another's by now.
+    pub fn set_key(&self, number: usize, key: (u64, u64)) {
+        self.files[number].key.set(key);
+        self.keys[number].set(key);
     }
 
     /// True if a process has written over a state or a lock: what else the page says is not to be
@@ -316,7 +351,7 @@ impl SharedPageLayout {
     pub fn is_damaged(&self) -> bool {
         let is_damaged =
             |file: &SharedFile| file.stamp().state == FileState::Damaged || file.lock.is_damaged();
-        self.openings.iter().any(Lock::is_damaged) || self.files.iter().any(is_damaged)
+        self.openings.iter().any(Lock::is_damaged) || self.used_files().iter().any(is_damaged)
     }
 
     /// The lock under which files with this last name are opened that are to be absorbed.
@@ -334,7 +369,10 @@ impl SharedPageLayout {
 
     /// The number and generation of the file with this device and inode, if the run absorbs it.
     pub fn find(&self, key: (u64, u64)) -> Option<(usize, Stamp)> {
-        (0..).zip(&self.files).find_map(|(number, file)| {
+        let keys = (0..).zip(&self.keys[..self.used()]);
+        let mut found = keys.filter(|(_, known)| known.get() == key);
+        found.find_map(|(number, _)| {
+            let file = &self.files[number];
             let stamp = file.stamp();
             let is_it = stamp.state.is_in_lane() && file.key() == key;
             is_it.then_some((number, stamp))
@@ -359,8 +397,9 @@ mod tests {
     #[test]
     fn an_absorbed_file_is_found_until_its_number_is_another_files() {
         let (page, _) = SharedPage::new("forebay-test").unwrap();
+        page.set_used(8);
         let file = &page.files[3];
-        file.set_key((8, 9));
+        page.set_key(3, (8, 9));
         let stamp = |generation, state| Stamp { generation, state };
         file.set(stamp(7, FileState::Registering));
         assert_eq!(page.find((8, 9)), None);

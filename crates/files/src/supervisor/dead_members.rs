@@ -26,9 +26,9 @@ impl RunState {
         }
         self.page.free_openings(|lock| lock.is_held_by(member));
         // It may have been about to name one of them.
-        let files = self.page.files.iter();
-        files.for_each(|file| file.first_sync.end_naming());
-        for (number, file) in self.page.files.iter().enumerate() {
+        self.places()
+            .for_each(|(_, file)| file.first_sync.end_naming());
+        for (number, file) in self.places() {
             if !file.lock.is_held_by(member) {
                 continue;
             }
@@ -45,7 +45,7 @@ impl RunState {
             file.lock.free();
         }
         self.lane.prepare();
-        for (number, file) in self.page.files.iter().enumerate() {
+        for (number, file) in self.places() {
             if file.stamp().state != FileState::Free && file.gone() == NameLoss::Yes {
                 let _ = self.release(shared, number);
             }

@@ -1,9 +1,9 @@
 //! The drain: syncs the files of the lane's complete segments, and releases them.
 //!
 //! 1. Look which segments are complete. However many there are, they are drained together.
-//! 2. Sync every file that they have records of (of one that was unlinked, the directory that had
-//!    it, if that can be told). A file is *clean* up to the segment that was open when its last
-//!    sync began: what is in segments before that one the kernel had.
+//! 2. Sync every file that they have records of, several at a time (of one that was unlinked, the
+//!    directory that had it, if that can be told). A file is *clean* up to the segment that was
+//!    open when its last sync began: what is in segments before that one the kernel had.
 //! 3. Ask each file system whether it shut itself down meanwhile: then it may have taken a sync for
 //!    done.
 //! 4. If a sync fails, say so on the shared page, and release nothing: what the lane has of the
@@ -24,7 +24,6 @@ use super::{
     watch::OutsideWatch,
 };
 use crate::{
-    FILES_MAX,
     absorbed::FileKey,
     identity,
     lane_label::LabelMark,
@@ -35,15 +34,20 @@ use crate::{
     void_marks,
 };
 use forebay_pool::{Lsn, MonotonicTime, extents, rewrite};
+use parking_lot::Mutex;
 use rustix::{fs::OFlags, io::Errno};
 use std::{
     collections::BTreeMap,
     fs::File,
     os::fd::AsFd,
     sync::{
-        Arc,
-        atomic::Ordering::{Acquire, Relaxed},
+        Arc, OnceLock,
+        atomic::{
+            AtomicUsize,
+            Ordering::{Acquire, Relaxed},
+        },
     },
+    thread,
     time::Duration,
 };
 
@@ -57,6 +61,8 @@ const LAG_MAX: Duration = Duration::from_secs(1);
 const REPAIR_EVERY: Duration = Duration::from_secs(1);
 /// How long the lock of a file is waited for that is to be written again.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
+/// Files that are synced at a time.
+const AT_A_TIME: usize = 16;
 /// Segments of the pool that are left to other lanes while this one takes more.
 const LEFT_TO_OTHERS: u64 = 4;
 /// How often what no process syncs is committed, to a pool on a disk: so a file is hardly newer
@@ -169,7 +175,7 @@ pub(super) fn run(shared: &SupervisorState, run: &RunState) {
 /// files that are closed, and gives segments back.
 fn rest(shared: &SupervisorState, run: &RunState) {
     let _ = run.lane.seal();
-    for (number, file) in run.page.files.iter().enumerate() {
+    for (number, file) in run.places() {
         if file.stamp().state == FileState::Absorbed && file.gone() == NameLoss::Yes {
             let _ = run.release(shared, number);
         }
@@ -214,29 +220,32 @@ impl RunState {
         shared: &SupervisorState,
         wanted: impl Fn(usize) -> bool,
     ) -> Result<(), Errno> {
-        // Many files may have lost their names in one directory: it is synced once, after all of
-        // them did.
-        let mut directories: BTreeMap<FileKey, Result<(), i32>> = BTreeMap::new();
-        let mut synced = Vec::new();
-        let mut all = Ok(());
-        for number in (0..FILES_MAX).filter(|number| wanted(*number)) {
-            let Some(known) = self.known(number) else {
-                continue;
-            };
+        // What has no name any more by now: a directory is synced after all of these lost theirs.
+        let numbers = self.numbers().filter(|number| wanted(*number));
+        let files: Vec<(usize, Arc<AbsorbedFile>)> = numbers
+            .filter_map(|number| Some((number, self.known(number)?)))
+            .collect();
+        let directories = LostNameSyncs::default();
+        let synced = Mutex::new(Vec::new());
+        let failed = Mutex::new(Ok(()));
+        each_at_a_time(&files, |(number, known)| {
             let open = self.lane.member().segment().ok();
             // Released, it has no name and no descriptor, so its content is needed by no process.
             let target = known.unlinked_from.as_ref().or(known.file.as_ref());
             let done = target.map_or(Ok(()), |target| {
-                self.sync_one(shared, number, &known, target, &mut directories)
+                self.sync_one(shared, *number, known, target, &directories)
             });
             match done {
-                Ok(()) => synced.push((number, target.cloned(), known.clone(), open)),
-                Err(e) => all = Err(self.failed(number, &known, errno_of(&e))),
+                Ok(()) => synced
+                    .lock()
+                    .push((*number, target.cloned(), known.clone(), open)),
+                Err(e) => *failed.lock() = Err(self.failed(*number, known, errno_of(&e))),
             }
-            self.page.end_sync();
-        }
+            self.page.end_sync(*number);
+        });
+        let mut all = failed.into_inner();
         let mut sound: BTreeMap<u64, Result<(), Errno>> = BTreeMap::new();
-        for (number, target, known, open) in synced {
+        for (number, target, known, open) in synced.into_inner() {
             if let Some(target) = &target {
                 self.look_at_blocks(number, target);
             }
@@ -295,32 +304,28 @@ impl RunState {
         number: usize,
         known: &AbsorbedFile,
         target: &Arc<File>,
-        directories: &mut BTreeMap<FileKey, Result<(), i32>>,
+        directories: &LostNameSyncs,
     ) -> std::io::Result<()> {
-        let directory = known.unlinked_from.as_ref().and_then(|dir| key_of(dir));
-        match directory.and_then(|key| directories.get(&key)) {
-            Some(Ok(())) => return Ok(()),
-            // A second sync would succeed, whatever the disk has.
-            Some(Err(errno)) => return Err(std::io::Error::from_raw_os_error(*errno)),
-            None => {}
-        }
-        let started = MonotonicTime::now();
+        let real = || {
+            let started = MonotonicTime::now();
+            let done = shared.sync(target, true, || match known.unlinked_from {
+                Some(_) => target.sync_all(),
+                None => {
+                    snapshot::keep(&known.path, target.as_fd());
+                    sync_data(target)
+                }
+            });
+            self.syncs.fetch_add(1, Relaxed);
+            let took = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            self.sync_ns.fetch_add(took, Relaxed);
+            done
+        };
         self.page.begin_sync(number);
-        let done = shared.sync(target, true, || match directory {
-            Some(_) => target.sync_all(),
-            None => {
-                snapshot::keep(&known.path, target.as_fd());
-                sync_data(target)
-            }
-        });
-        if let Some(key) = directory {
-            let said = done.as_ref().copied();
-            directories.insert(key, said.map_err(|e| errno_of(e).raw_os_error()));
+        let directory = known.unlinked_from.as_ref().and_then(|dir| key_of(dir));
+        match directory {
+            Some(directory) => directories.sync(directory, real),
+            None => real(),
         }
-        self.syncs.fetch_add(1, Relaxed);
-        let took = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.sync_ns.fetch_add(took, Relaxed);
-        done
     }
 
     /// Waits until every file that could not be synced is sound again, and tries now and then.
@@ -330,7 +335,7 @@ impl RunState {
         while self.page.failing() {
             let rung = self.changed.rung();
             let ended = self.ending.load(Acquire);
-            for number in 0..FILES_MAX {
+            for number in self.numbers() {
                 if self.page.files[number].error().is_some() {
                     let _ = self.repair(shared, number);
                 }
@@ -420,6 +425,47 @@ impl RunState {
             let _ = sys::set_changed_now(to.as_fd());
         }
     }
+}
+
+/// The directories of files that lost their names: of many in one directory it is synced once.
+#[derive(Default)]
+struct LostNameSyncs(Mutex<BTreeMap<FileKey, Arc<SyncOnce>>>);
+
+/// What a sync that is done once gives: an error's number, since many files have it.
+type SyncOnce = OnceLock<Result<(), i32>>;
+
+impl LostNameSyncs {
+    /// What the directory's sync gives, which is `real` the first time. A second one would succeed,
+    /// whatever the disk has.
+    fn sync(
+        &self,
+        directory: FileKey,
+        real: impl FnOnce() -> std::io::Result<()>,
+    ) -> std::io::Result<()> {
+        let once = Arc::clone(self.0.lock().entry(directory).or_default());
+        once.get_or_init(|| real().map_err(|e| errno_of(&e).raw_os_error()))
+            .map_err(std::io::Error::from_raw_os_error)
+    }
+}
+
+/// Does `work` to each, several at a time: so the syncs of many files share the disk's flushes and
+/// the journal's commits.
+fn each_at_a_time<T: Sync>(each: &[T], work: impl Fn(&T) + Sync) {
+    let next = AtomicUsize::new(0);
+    let some = || {
+        while let Some(one) = each.get(next.fetch_add(1, Relaxed)) {
+            work(one);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..each.len().min(AT_A_TIME) {
+            let helper = thread::Builder::new().name("drain sync".into());
+            if helper.spawn_scoped(scope, some).is_err() {
+                break;
+            }
+        }
+        some();
+    });
 }
 
 fn sync_data(file: &File) -> std::io::Result<()> {

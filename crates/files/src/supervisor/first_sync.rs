@@ -1,18 +1,21 @@
 //! The first sync of a file that the run absorbs: the file and the directory that has its name,
 //! before anything of it is logged. docs/files-membership.md, "The first sync".
 //!
-//! It is done when there is something to be found by that name after a power cut: at the first
-//! write, or sync. A file that was only opened is none that a power cut leaves.
+//! It is done when there is something to be found by that name after a power cut: at the program's
+//! first sync, or within a second of the first write. A file that was only opened is none that a
+//! power cut leaves, nor is one that is closed by then and was never synced: such a one is let go
+//! of, and costs no sync.
 //!
 //! 1. Under the file's lock it begins: from now on no member changes the file.
-//! 2. The file is synced, with all that the kernel has of it, and with every change of
-//!    metadata before it.
-//! 3. Its directory is marked with the pool and synced: of all files that wait for that at a time,
-//!    once.
-//! 4. It is done: changes are logged. If any of this fails, the file is plain instead; the lane has
+//! 2. Its directory is marked with the pool.
+//! 3. The file is synced, with all that the kernel has of it, and with every change of metadata
+//!    before it: where the file system journals names, that is its own name, too, and the mark.
+//! 4. Elsewhere the directory is synced: of all files that wait for that at a time, once.
+//! 5. It is done: changes are logged. If any of this fails, the file is plain instead; the lane has
 //!    nothing of it.
 //!
-//! Each has a thread of its own, so that of many files none waits for another one's disk.
+//! One that a process waits for has a thread of its own, so that of many files none waits for
+//! another one's disk.
 
 use super::{
     SupervisorState,
@@ -20,7 +23,6 @@ use super::{
     run::{AbsorbedFile, RunState, SUPERVISOR},
 };
 use crate::{
-    FILES_MAX,
     absorbed::FileKey,
     directories::open_directory,
     order::{self, JournalOrder},
@@ -34,11 +36,12 @@ use rustix::{fs::AtFlags, io::Errno};
 use std::{
     collections::HashMap,
     ffi::OsString,
+    fs::File,
     os::{
         fd::AsFd,
         unix::ffi::{OsStrExt, OsStringExt},
     },
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Arc,
         atomic::Ordering::{Acquire, Relaxed},
@@ -49,6 +52,8 @@ use std::{
 
 /// How often those are done that no process waits for.
 const SOON: Duration = Duration::from_secs(1);
+/// Those that have a thread, from which on none of these gets one.
+const SOON_AT_A_TIME: usize = 32;
 /// How long to sleep before looking again.
 const LOOK: Duration = Duration::from_millis(100);
 /// Time between two attempts to begin, while a member changes the file or its name.
@@ -62,6 +67,29 @@ pub(super) struct FirstSyncs {
     /// Files, by number, that have a thread.
     begun: Mutex<Vec<usize>>,
     directories: Mutex<HashMap<FileKey, Arc<DirectorySyncs>>>,
+    /// By device: what [`order::journals_names`] said of it.
+    journals: Mutex<HashMap<u64, bool>>,
+}
+
+impl FirstSyncs {
+    /// True if others that no process waits for had better come later.
+    fn are_many(&self) -> bool {
+        self.begun.lock().len() >= SOON_AT_A_TIME
+    }
+
+    /// True if the journal of this file system has names, too.
+    fn journals_names(&self, device: u64) -> bool {
+        let mut known = self.journals.lock();
+        *known
+            .entry(device)
+            .or_insert_with(|| order::journals_names(device))
+    }
+}
+
+/// The directory that has a file's name, with the mark of the pool.
+struct MarkedParent {
+    name: OsString,
+    directory: Arc<File>,
 }
 
 /// The syncs of a directory, one at a time: each is for all that came before it began.
@@ -110,18 +138,23 @@ pub(super) fn run(shared: &Arc<SupervisorState>, run: &Arc<RunState>) {
     while !run.ended.load(Acquire) {
         let seen = run.page.asked.load(Acquire);
         let is_time = looked.elapsed() >= SOON;
-        if is_time {
-            looked = MonotonicTime::now();
-        }
-        for (number, file) in run.page.files.iter().enumerate() {
-            let is_due = match file.first_sync.due() {
-                DueSync::Now => true,
-                DueSync::Soon => is_time,
-                DueSync::Never => false,
-            };
-            if is_due && file.stamp().state == FileState::Absorbed && !file.is_logged() {
-                run.begin_first_sync(shared, number);
+        let mut is_done = true;
+        for (number, file) in run.places() {
+            if file.stamp().state != FileState::Absorbed || file.is_logged() {
+                continue;
             }
+            match file.first_sync.due() {
+                DueSync::Now => run.begin_first_sync(shared, number),
+                DueSync::Soon if is_time && run.first_syncs.are_many() => is_done = false,
+                // One that is closed meanwhile needs none.
+                DueSync::Soon if is_time && !run.let_go_unsynced(shared, number) => {
+                    run.begin_first_sync(shared, number);
+                }
+                DueSync::Soon | DueSync::Never => {}
+            }
+        }
+        if is_time && is_done {
+            looked = MonotonicTime::now();
         }
         media::wait(&run.page.asked, seen, LOOK);
     }
@@ -155,7 +188,13 @@ impl RunState {
                 self.leave_unsynced(shared, number, generation, &why);
             }
         }
-        self.first_syncs.begun.lock().retain(|one| *one != number);
+        let mut begun = self.first_syncs.begun.lock();
+        let others_wait = begun.len() >= SOON_AT_A_TIME;
+        begun.retain(|one| *one != number);
+        drop(begun);
+        if others_wait {
+            media::wake(&self.page.asked);
+        }
     }
 
     /// True when it has begun. False if a member is in the middle of a change for too long: it is
@@ -191,6 +230,11 @@ impl RunState {
         let file = known.file.as_ref().ok_or("it is closed")?;
         forebay_pool::failpoint!("files:register");
         if !forebay_pool::fault_enabled!("no-registration-sync") {
+            let has_name = rustix::fs::fstat(file).map_or(true, |stat| stat.st_nlink > 0);
+            let directory = match has_name {
+                true => Some(self.mark_directory(shared, number)?),
+                false => None,
+            };
             let place = self.page.files[number].journal.load(Relaxed);
             let journal = shared.order.page.journal(place as usize);
             let changes = journal.map_or(0, JournalOrder::changes);
@@ -198,10 +242,8 @@ impl RunState {
             let synced = shared.sync(file, false, commit);
             synced.map_err(|e| format!("syncing it: {e}"))?;
             journal.inspect(|journal| journal.note_ordered(changes));
-            let has_name = rustix::fs::fstat(file).map_or(true, |stat| stat.st_nlink > 0);
-            if has_name {
-                let path = OsString::from_vec(self.page.files[number].path.get());
-                self.sync_directory(shared, number, &known, &PathBuf::from(path))?;
+            if let Some(directory) = directory {
+                self.sync_directory(shared, number, &known, directory)?;
             }
         }
         forebay_pool::failpoint!("files:registered");
@@ -209,29 +251,45 @@ impl RunState {
         Ok(())
     }
 
-    /// Marks and syncs the directory that has the name, and keeps it open.
-    fn sync_directory(
+    /// Marks the directory that has the file's name.
+    fn mark_directory(
         &self,
         shared: &SupervisorState,
         number: usize,
-        known: &AbsorbedFile,
-        path: &Path,
-    ) -> Result<(), String> {
+    ) -> Result<MarkedParent, String> {
+        let path = PathBuf::from(OsString::from_vec(self.page.files[number].path.get()));
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             return Err("it has no path".to_owned());
         };
         let opened = open_directory(parent);
         let directory = Arc::new(opened.map_err(|e| format!("opening its directory: {e}"))?);
-        let found = rustix::fs::statat(&*directory, name, AtFlags::SYMLINK_NOFOLLOW);
+        shared.marks.note(parent, &directory, shared.pool.path());
+        Ok(MarkedParent {
+            name: name.to_owned(),
+            directory,
+        })
+    }
+
+    /// Makes the name and the mark durable, unless the file's own sync did so, and keeps the
+    /// directory open.
+    fn sync_directory(
+        &self,
+        shared: &SupervisorState,
+        number: usize,
+        known: &AbsorbedFile,
+        MarkedParent { name, directory }: MarkedParent,
+    ) -> Result<(), String> {
+        let found = rustix::fs::statat(&*directory, &name, AtFlags::SYMLINK_NOFOLLOW);
         let found = found.map(|stat| Some((stat.st_dev, stat.st_ino)));
         let key = key_of(&directory).filter(|_| found == Ok(known.key));
         let key = key.ok_or("its name is not in the directory where it was")?;
-        shared.marks.note(parent, &directory, shared.pool.path());
-        let synced = self.turns_of(key).sync(|| {
-            let synced = shared.sync(&directory, false, || directory.sync_all());
-            synced.map_err(|e| errno_of(&e))
-        });
-        synced.map_err(|e| format!("syncing its directory: {e}"))?;
+        if !self.first_syncs.journals_names(key.0) {
+            let synced = self.turns_of(key).sync(|| {
+                let synced = shared.sync(&directory, false, || directory.sync_all());
+                synced.map_err(|e| errno_of(&e))
+            });
+            synced.map_err(|e| format!("syncing its directory: {e}"))?;
+        }
         let mut files = self.files.lock();
         // One for all files that are in it.
         let mut same = (files.iter().flatten()).filter(|known| known.parent == Some(key));
@@ -268,7 +326,7 @@ impl RunState {
 
     /// Before the end of the run: what no process has waited for.
     pub(super) fn first_sync_all(&self, shared: &SupervisorState) {
-        for number in 0..FILES_MAX {
+        for number in self.numbers() {
             let file = &self.page.files[number];
             let is_due = file.first_sync.due() != DueSync::Never && !file.is_logged();
             if is_due && file.stamp().state == FileState::Absorbed {

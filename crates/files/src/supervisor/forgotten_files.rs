@@ -12,6 +12,7 @@ use crate::{
     sys,
 };
 use std::{
+    collections::BTreeMap,
     fs::File,
     os::fd::AsFd,
     path::PathBuf,
@@ -19,11 +20,13 @@ use std::{
     time::Duration,
 };
 
-/// What a file that is absorbed no longer had absorbed, by its path.
+/// Files that are absorbed no longer: by their paths, and the pattern that named them when they
+/// were registered.
+pub(super) type ForgottenFiles = BTreeMap<(PathBuf, Option<usize>), ForgottenFile>;
+
+/// What such a file had absorbed.
+#[derive(Default)]
 pub(super) struct ForgottenFile {
-    pub(super) path: PathBuf,
-    /// The pattern that named it when it was registered.
-    pub(super) pattern: Option<usize>,
     /// Writes, bytes, syncs.
     pub(super) counts: [u64; 3],
     /// It was made plain, not only closed.
@@ -54,22 +57,12 @@ impl RunState {
         let counts = [&file.writes, &file.bytes, &file.syncs].map(|count| count.load(Relaxed));
         let path = newest_path(file, &known.path);
         let pattern = shared.pattern_of(&known.path);
-        let is_same = |sum: &&mut ForgottenFile| sum.path == path && sum.pattern == pattern;
         let mut forgotten = self.forgotten.lock();
-        match forgotten.iter_mut().find(is_same) {
-            Some(sum) => {
-                for (sum, count) in sum.counts.iter_mut().zip(counts) {
-                    *sum = sum.wrapping_add(count);
-                }
-                sum.retired = retired;
-            }
-            None => forgotten.push(ForgottenFile {
-                path,
-                pattern,
-                counts,
-                retired,
-            }),
+        let sum = forgotten.entry((path, pattern)).or_default();
+        for (sum, count) in sum.counts.iter_mut().zip(counts) {
+            *sum = sum.wrapping_add(count);
         }
+        sum.retired = retired;
     }
 
     /// The number is no file's again, whose registration failed.
@@ -88,7 +81,7 @@ impl RunState {
     /// lane holds nothing.
     pub(super) fn reclaim(&self, shared: &SupervisorState, wanted: impl Fn(&AbsorbedFile) -> bool) {
         let head = self.lane.usage().head;
-        for (number, file) in self.page.files.iter().enumerate() {
+        for (number, file) in self.places() {
             let Some(known) = self.known(number).filter(|known| wanted(known)) else {
                 continue;
             };
@@ -96,7 +89,7 @@ impl RunState {
                 let is_open = |open: &Arc<File>| sys::alone(open.as_fd()) != Ok(true);
                 file.stamp().state == FileState::Absorbed
                     && file.end.load(Relaxed) <= head
-                    && file.first_sync.due() == DueSync::Never
+                    && file.first_sync.due() != DueSync::Now
                     && !file.first_sync.is_under_way()
                     && !known.file.as_ref().is_some_and(is_open)
             };
@@ -108,6 +101,32 @@ impl RunState {
                 file.lock.free();
             }
         }
+    }
+
+    /// Lets go of a file that is open in no process, and that no process synced: the lane has
+    /// nothing of it, and a power cut may leave of it what it leaves of any other. False if it is
+    /// not such a one.
+    pub(super) fn let_go_unsynced(&self, shared: &SupervisorState, number: usize) -> bool {
+        let file = &self.page.files[number];
+        let is_needless = || {
+            let is_alone = |open: &Arc<File>| sys::alone(open.as_fd()) == Ok(true);
+            file.stamp().state == FileState::Absorbed
+                && !file.is_logged()
+                && !file.first_sync.is_under_way()
+                && file.first_sync.due() != DueSync::Now
+                && self
+                    .known(number)
+                    .is_some_and(|known| known.file.as_ref().is_none_or(is_alone))
+        };
+        if !is_needless() || !file.lock.take_for(SUPERVISOR, Duration::ZERO) {
+            return false;
+        }
+        let is_done = is_needless();
+        if is_done {
+            self.forget(shared, number, false);
+        }
+        file.lock.free();
+        is_done
     }
 
     /// Gives up the descriptor of a file that has no name and is open in no process: its space is
@@ -128,13 +147,15 @@ impl RunState {
             return false;
         }
         unwatch(shared, known);
-        self.page.files[number].set_key((known.stat.st_dev, 0));
+        self.page.set_key(number, (known.stat.st_dev, 0));
         *known = Arc::new(AbsorbedFile {
             key: None,
             file: None,
             watched: WatchedFile::Not,
             ..(**known).clone()
         });
+        drop(files);
+        self.let_go_unsynced(shared, number);
         true
     }
 

@@ -71,7 +71,7 @@ impl IdleFilesystems {
 /// of any.
 fn closed_devices(run: &RunState) -> BTreeMap<u64, Lsn> {
     let mut devices: BTreeMap<u64, Option<Lsn>> = BTreeMap::new();
-    for (number, file) in run.page.files.iter().enumerate() {
+    for (number, file) in run.places() {
         let Some(known) = run.known(number) else {
             continue;
         };

@@ -62,8 +62,8 @@ impl RunState {
             .collect();
         // A file is in one of the two at any time.
         let known = self.files.lock();
-        for before in self.forgotten.lock().iter() {
-            if let Some(sum) = before.pattern.and_then(|at| sums.get_mut(at)) {
+        for ((_, pattern), before) in self.forgotten.lock().iter() {
+            if let Some(sum) = pattern.and_then(|at| sums.get_mut(at)) {
                 sum.add(before.counts);
             }
         }

@@ -10,7 +10,7 @@ use super::{
     watch::WatchedFile,
 };
 use crate::{
-    FILES_MAX, identity, order,
+    identity, order,
     shared::{FileState, NameLoss, Stamp},
     sys,
     wire::SupervisorAnswer,
@@ -53,7 +53,9 @@ enum FileNumber {
 impl RunState {
     /// The number of a file, if it can be one.
     pub(super) fn number(&self, file: u32) -> Option<usize> {
-        usize::try_from(file).ok().filter(|file| *file < FILES_MAX)
+        usize::try_from(file)
+            .ok()
+            .filter(|file| self.numbers().contains(file))
     }
 
     /// Looks whether a file can be absorbed, and says whether it is from now on. It is synced when
@@ -184,6 +186,7 @@ impl RunState {
     fn free_number(&self, shared: &SupervisorState, next: usize) -> Option<usize> {
         let free = || {
             let files = self.files.lock();
+            let next = next.min(files.len());
             let numbers = (next..files.len()).chain(0..next);
             let free: Vec<usize> = numbers.filter(|n| files[*n].is_none()).collect();
             (free.first().copied(), free.len())
@@ -192,7 +195,16 @@ impl RunState {
         if count >= FREE_MIN {
             return first;
         }
-        self.reclaim(shared, |_| true);
+        // First what has neither a name nor a process, then more, and what is only closed last: it
+        // may be opened again, and is not registered and synced anew then.
+        self.reclaim(shared, |known| known.file.is_none());
+        let (first, count) = free();
+        if count >= FREE_MIN {
+            return first;
+        }
+        if !self.take_more_numbers() {
+            self.reclaim(shared, |_| true);
+        }
         free().0
     }
 
@@ -232,7 +244,7 @@ impl RunState {
         candidate: &Candidate<'_>,
     ) -> Result<u32, Refusal> {
         let file = &self.page.files[number];
-        file.set_key(candidate.key());
+        self.page.set_key(number, candidate.key());
         let mount = identity::mount(candidate.theirs.as_fd()).unwrap_or(0);
         file.mount.store(mount, Relaxed);
         file.set_named_in(None);

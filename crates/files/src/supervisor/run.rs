@@ -6,7 +6,7 @@ use super::{
     bell::Bell,
     drain_progress::DrainProgress,
     first_sync::FirstSyncs,
-    forgotten_files::ForgottenFile,
+    forgotten_files::ForgottenFiles,
     lag_age::{self, LagAge},
     lane_mark::LaneMark,
     watch::WatchedFile,
@@ -17,16 +17,21 @@ use crate::{
     lane_label::{LabelMark, label},
     lane_place::LanePlace,
     log::LaneLog,
-    shared::{DurationCounts, FileState, SharedPage, Stamp},
+    shared::{DurationCounts, FileState, SharedFile, SharedPage, Stamp},
     sys,
 };
 use forebay_pool::{ClaimOptions, MonotonicTime, Pool, PoolError, PoolOptions, SharedLane};
 use parking_lot::Mutex;
-use rustix::{fs::Stat, io::Errno};
+use rustix::{
+    fs::Stat,
+    io::Errno,
+    process::{Resource, Rlimit, getrlimit, setrlimit},
+};
 use std::{
     collections::HashSet,
     ffi::OsString,
     fs::File,
+    ops::Range,
     os::{fd::OwnedFd, unix::ffi::OsStringExt},
     path::PathBuf,
     sync::{
@@ -92,7 +97,7 @@ pub(super) struct RunState {
     pub(super) errors: Vec<AtomicI32>,
     /// Identities of files that were made plain: they stay so.
     pub(super) retired: Mutex<HashSet<Vec<u8>>>,
-    pub(super) forgotten: Mutex<Vec<ForgottenFile>>,
+    pub(super) forgotten: Mutex<ForgottenFiles>,
     /// Held while a file gets its number: the one that is given next, if it is free.
     pub(super) registering: Mutex<usize>,
     pub(super) first_syncs: FirstSyncs,
@@ -118,6 +123,19 @@ pub(super) struct RunState {
     pub(super) is_pool_gone: AtomicBool,
 }
 
+/// So many numbers more are files' when the free ones are few.
+const MORE_NUMBERS: usize = 256;
+/// Descriptors of the supervisor's that are no absorbed files'.
+const OTHERS_OPEN: u64 = 256;
+
+/// From now on this process may have as many files open as it is let: it has one for each that is
+/// absorbed. What it started before has its own limit.
+fn open_many() {
+    let limit = getrlimit(Resource::Nofile);
+    let current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, Rlimit { current, ..limit });
+}
+
 impl RunState {
     /// Claims a lane of the supervisor's pool.
     ///
@@ -137,9 +155,10 @@ impl RunState {
         let pool = PoolOptions::new()
             .open_file(shared.pool.path(), own)
             .map_err(|e| e.to_string())?;
+        open_many();
         let (page, page_fd) =
             SharedPage::new("forebay").map_err(|e| format!("a page to share: {e}"))?;
-        page.begin();
+        sys::keep_from_dumps(page.memory());
         let whose = format!("{} {}", shared.options.program, std::process::id());
         let options = ClaimOptions::new()
             .segments(shared.options.segments)
@@ -163,7 +182,7 @@ impl RunState {
             page_fd,
             boot: shared.boot,
             marked: LaneMark::new(whose),
-            files: Mutex::new((0..FILES_MAX).map(|_| None).collect()),
+            files: Mutex::default(),
             generations: (0..FILES_MAX).map(|_| AtomicU32::new(0)).collect(),
             errors: (0..FILES_MAX).map(|_| AtomicI32::new(0)).collect(),
             retired: Mutex::default(),
@@ -206,6 +225,32 @@ impl RunState {
             boot: *self.boot.as_bytes(),
             is_orphan: || false,
         }
+    }
+
+    /// The numbers that are files', or were.
+    pub(super) fn numbers(&self) -> Range<usize> {
+        0..self.files.lock().len()
+    }
+
+    /// The same, each with its place on the page.
+    pub(super) fn places(&self) -> impl Iterator<Item = (usize, &SharedFile)> {
+        let files = self.page.files[self.numbers()].iter();
+        files.enumerate()
+    }
+
+    /// More numbers may be files'. False if there are none, or the supervisor may not have so many
+    /// files open.
+    pub(super) fn take_more_numbers(&self) -> bool {
+        let mut files = self.files.lock();
+        let count = (files.len() + MORE_NUMBERS).min(FILES_MAX);
+        let open_max = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let is_room = files.is_empty() || (count as u64).saturating_add(OTHERS_OPEN) <= open_max;
+        if count == files.len() || !is_room {
+            return false;
+        }
+        files.resize(count, None);
+        self.page.set_used(count);
+        true
     }
 
     pub(super) fn known(&self, number: usize) -> Option<Arc<AbsorbedFile>> {
@@ -346,7 +391,7 @@ impl RunState {
             stamp.generation != self.generation(number)
                 || is_known && stamp.state == FileState::Free
         };
-        self.page.is_damaged() || (0..FILES_MAX).any(is_wrong)
+        self.page.used() != files.len() || self.page.is_damaged() || (0..files.len()).any(is_wrong)
     }
 
     /// The file could not be synced.
@@ -375,7 +420,7 @@ impl RunState {
         loop {
             match self.flush(shared, MonotonicTime::now() + wait) {
                 Err(_) if self.page.failing() && MonotonicTime::now() < deadline => {
-                    for number in 0..FILES_MAX {
+                    for number in self.numbers() {
                         let _ = self.repair(shared, number);
                     }
                     std::thread::sleep(LOOK);
@@ -420,13 +465,14 @@ impl RunState {
                 || self.lane.failure().is_some() && self.settle(shared).is_ok()
         };
         if drained.is_ok() && is_done() {
-            (0..FILES_MAX).for_each(|number| self.forget(shared, number, false));
+            self.numbers()
+                .for_each(|number| self.forget(shared, number, false));
             return Ok(());
         }
         if drained.is_ok() {
             shared.guards.lay_again(&shared.pool, owner);
         }
-        let failed = (0..FILES_MAX).find_map(|number| {
+        let failed = self.numbers().find_map(|number| {
             let errno = self.page.files[number].error()?;
             let path = self.known(number)?.path.clone();
             Some(format!("{} cannot be synced: {errno}", path.display()))

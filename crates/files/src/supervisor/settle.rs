@@ -59,7 +59,7 @@ impl RunState {
         sys::complain(&format!(
             "{why}: nothing is absorbed any more, and every sync is a real one. What was acknowledged is not lost. {remedy}"
         ));
-        for (number, file) in self.page.files.iter().enumerate() {
+        for (number, file) in self.places() {
             // From here on each sync of it is a real one, though its own records had all been
             // committed.
             file.leave(self.generation(number));
@@ -85,9 +85,10 @@ impl RunState {
     /// closed.
     fn rewrite_page(&self) {
         let files = self.files.lock();
-        self.page.end_sync();
+        self.page.set_used(files.len());
         self.page.free_openings(Lock::is_damaged);
-        for (number, file) in self.page.files.iter().enumerate() {
+        for (number, file) in self.page.files[..files.len()].iter().enumerate() {
+            self.page.end_sync(number);
             let state = match (&files[number], file.stamp().state) {
                 (None, _) => FileState::Free,
                 // It may have been changed past the lane.

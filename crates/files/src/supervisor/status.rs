@@ -271,8 +271,8 @@ impl RunState {
         let mut all = FileList::default();
         // A file is in one of the two at any time.
         let known = self.files.lock();
-        for sum in self.forgotten.lock().iter() {
-            let file = all.of_path(&sum.path);
+        for ((path, _), sum) in self.forgotten.lock().iter() {
+            let file = all.of_path(path);
             file.add(sum.counts);
             file.retired = sum.retired;
         }

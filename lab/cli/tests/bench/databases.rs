@@ -146,6 +146,49 @@ fn rounds_take_the_time_that_is_asked_for() {
 }
 
 #[test]
+fn tenants_are_measured_opened_and_kept_open() {
+    let sandbox = Sandbox::on_disk();
+    let line = "tenants --quick --json --dir . --tenants 1,30 --modes plain,forebay --journals wal,truncate";
+    let report = sandbox.json(line);
+    assert_eq!(report["bench"], "tenants");
+    let rows = report["rows"].as_array().unwrap();
+    let mut expected = Vec::new();
+    for journal in ["wal", "truncate"] {
+        for kind in ["opened", "kept"] {
+            for tenants in [1, 30] {
+                expected.extend(["plain", "forebay"].map(|mode| (journal, kind, tenants, mode)));
+            }
+        }
+    }
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let found: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            let [journal, kind, mode] = ["journal_mode", "use", "mode"].map(|of| text(&row[of]));
+            (journal, kind, row["tenants"].as_u64().unwrap(), mode)
+        })
+        .collect();
+    let expected: Vec<_> = expected
+        .into_iter()
+        .map(|(journal, kind, tenants, mode)| {
+            (
+                journal.to_owned(),
+                kind.to_owned(),
+                tenants,
+                mode.to_owned(),
+            )
+        })
+        .collect();
+    assert_eq!(found, expected);
+    for row in rows {
+        for field in ["ops_per_s", "p50_us", "p99_us", "ops"] {
+            assert!(is_figure(&row[field]), "{field} in {row}");
+        }
+    }
+    assert_nothing_is_left(&sandbox);
+}
+
+#[test]
 fn mariadb_is_measured_in_every_mode() {
     measured_in_every_mode("mariadb");
 }

@@ -41,6 +41,7 @@ fn a_database_benchmark_that_cannot_be_run_says_why() {
         ("redis", "redis-server redis-tools"),
         ("rocksdb", "apt-get install rocksdb-tools"),
         ("sqlite", "apt-get install sqlite3"),
+        ("tenants", "apt-get install python3"),
         ("mariadb", "apt-get install mariadb-server sysbench"),
     ] {
         let mut bench = sandbox.command(&format!("{database} --quick"));

@@ -11,6 +11,44 @@ const NEXT: u64 = 384;
 const LINE: u64 = 64;
 
 #[test]
+fn each_of_many_files_is_synced_once_and_some_at_a_time() {
+    let files: Vec<usize> = (0..1000).collect();
+    let (done, most) = (Mutex::new(Vec::new()), AtomicUsize::new(0));
+    let now = AtomicUsize::new(0);
+    each_at_a_time(&files, |file| {
+        most.fetch_max(now.fetch_add(1, Relaxed) + 1, Relaxed);
+        thread::sleep(Duration::from_micros(50));
+        now.fetch_sub(1, Relaxed);
+        done.lock().push(*file);
+    });
+    let mut done = done.into_inner();
+    done.sort_unstable();
+    assert_eq!(done, files);
+    assert!((2..=AT_A_TIME).contains(&most.into_inner()));
+}
+
+#[test]
+fn a_directory_that_many_files_left_is_synced_once() {
+    let (directories, syncs) = (LostNameSyncs::default(), AtomicUsize::new(0));
+    let files: Vec<u64> = (0..200).collect();
+    each_at_a_time(&files, |file| {
+        // The second one's sync fails, for each of its files.
+        let directory = file % 2;
+        let done = directories.sync((8, directory), || {
+            thread::sleep(Duration::from_millis(5));
+            syncs.fetch_add(1, Relaxed);
+            match directory {
+                0 => Ok(()),
+                _ => Err(Errno::NOSPC.into()),
+            }
+        });
+        let errno = done.err().map(|e| errno_of(&e));
+        assert_eq!(errno, (directory == 1).then_some(Errno::NOSPC));
+    });
+    assert_eq!(syncs.into_inner(), 2);
+}
+
+#[test]
 fn a_lane_takes_no_segment_while_a_member_is_stopped_appending() {
     let home = tempfile::tempdir().unwrap();
     let supervisor = supervisor(home.path(), 3);

@@ -1,0 +1,73 @@
+//! Files by the thousand: absorbed at a time, and one after the other.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+use common::{Lab, content, eventually};
+use std::{fs, process::Command};
+
+const APPEND: i32 = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND;
+const OTHER_BOOT: &str = "00000000-0000-0000-0000-00000000b007";
+/// Logs that are open at a time.
+const OPEN: usize = 2000;
+/// Files that are made one after the other.
+const SHORT_LIVED: usize = 10_000;
+
+/// Promise (files): Thousands of logs are absorbed at a time, and have all that was acknowledged
+/// after a kill and a power cut.
+#[test]
+fn thousands_of_open_logs_have_all_after_a_kill() {
+    let lab = Lab::new();
+    let mut run = lab.run();
+    let mut limit = Command::new("prlimit");
+    limit.args(["--pid", &run.database.to_string(), "--nofile=8192:8192"]);
+    if !limit.status().unwrap().success() {
+        println!("skipped: a process may not have 8,192 files open here");
+        return;
+    }
+    let path = |n: usize| lab.data(&format!("{n}.log"));
+    for n in 0..OPEN {
+        assert_eq!(run.open_only(&format!("f{n}"), &path(n), APPEND), 1, "{n}");
+        run.call(format!("write f{n} {} 100", n % 50)).unwrap();
+    }
+    // All of them get their first syncs side by side, and nobody asks.
+    let all = || (0..OPEN).all(|n| lab.synced(&path(n)).exists());
+    assert!(eventually(all));
+    for n in (0..OPEN).rev() {
+        run.call(format!("write f{n} {} 60", n % 40)).unwrap();
+        run.call(format!("sync f{n}")).unwrap();
+    }
+    run.kill_both();
+    lab.power_cut();
+    lab.recover(Some(OTHER_BOOT), &[]);
+    for n in 0..OPEN {
+        let expected = [content((n % 50) as u64, 100), content((n % 40) as u64, 60)].concat();
+        assert_eq!(fs::read(path(n)).unwrap(), expected, "{n}");
+    }
+    assert_eq!(lab.lanes(), 0);
+}
+
+/// Promise (files): A log beside files that are made, written, closed and removed by the thousand
+/// keeps all that is acknowledged, and each of them is absorbed.
+#[test]
+fn thousands_of_short_lived_files_take_no_number_for_long() {
+    let lab = Lab::new();
+    let mut run = lab.run();
+    let kept = lab.data("kept.log");
+    run.open("kept", &kept, APPEND);
+    let mut expected = Vec::new();
+    for n in 0..SHORT_LIVED {
+        let path = lab.data(&format!("{}.log", n % 3));
+        assert_eq!(run.open_only("a", &path, APPEND), 1, "{n}");
+        run.calls(["write a 1 100", "close a"]);
+        run.call(format!("unlink {}", path.display())).unwrap();
+        if n % 100 == 0 {
+            run.call(format!("write kept {} 100", n / 100)).unwrap();
+            run.call("sync kept").unwrap();
+            expected.extend(content((n / 100) as u64, 100));
+        }
+    }
+    run.kill_both();
+    lab.power_cut();
+    lab.recover(Some(OTHER_BOOT), &[]);
+    assert_eq!(fs::read(&kept).unwrap(), expected);
+}
