@@ -60,6 +60,9 @@ class PodLife(ContainerLife):
             place = self._directory(mount["name"], mount.get("subPath", ""))
             words += ["--volume", f"{place}:{mount['mountPath']}{':ro' if mount.get('readOnly') else ''}"]
         entry, *rest = [*container["command"], *container.get("args", [])]
+        if rest[:1] == ["run"]:
+            # Both claims lie on one disk here.
+            rest.insert(1, "--absorb-preallocated")
         return [*words, "--entrypoint", entry, image, *map(str, rest)]
 
     def make_pool(self) -> None:

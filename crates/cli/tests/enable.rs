@@ -72,6 +72,13 @@ fn the_units_of_debian_are_enabled() {
     let text = image.drop_in("postgresql@15-main");
     assert!(text.contains("-- /usr/lib/postgresql/15/bin/postgres -D /var/lib/postgresql/15/main -c config_file=/etc/postgresql/15/main/postgresql.conf\n"), "{text}");
     assert!(text.lines().any(|it| it == "Type=notify"), "{text}");
+    // systemd would open the log as root, which its directory does not allow
+    // (fs.protected_regular).
+    let shell = "\nExecStart=/bin/sh -c '[ -e /var/log/postgresql/postgresql-15-main.log ] || ";
+    assert!(
+        text.contains(shell) && !text.contains("StandardOutput="),
+        "{text}"
+    );
 }
 
 #[test]

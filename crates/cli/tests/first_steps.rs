@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{FOREBAY, Ran, Sandbox, databases::PATIENCE};
+use common::{FOREBAY, Ran, Sandbox, databases::PATIENCE, pty::PtyScreen};
 use forebay_pool::{ClaimOptions, PoolOptions};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -63,6 +63,19 @@ fn nothing_is_left_of_a_pool_that_was_interrupted() {
         assert_eq!(making.wait().unwrap().code(), Some(128 + signal.as_raw()));
         assert_eq!(fs::read_dir(sandbox.path()).unwrap().count(), 0);
     }
+}
+
+#[test]
+fn a_terminal_shows_how_far_a_pool_is_until_it_is_interrupted() {
+    let sandbox = Sandbox::on_disk();
+    let command = sandbox.command("pool create p --disk --size 2GiB");
+    let mut screen = PtyScreen::start(&command, 24, 80);
+    screen.until("a bar", |text| {
+        text.contains("making the pool [") && text.contains("/2.00 GiB")
+    });
+    screen.press("\x03");
+    assert_eq!(screen.ended().code(), Some(130), "{}", screen.text());
+    assert_eq!(fs::read_dir(sandbox.path()).unwrap().count(), 0);
 }
 
 #[test]

@@ -10,7 +10,7 @@
 mod common;
 
 use common::{
-    Sandbox,
+    Sandbox, build,
     cut::{cut, loses_nothing, loses_what_is_not_synced},
     databases::{PATIENCE, goes_on, moment, random, small_pool},
     disk::Disk,
@@ -27,11 +27,17 @@ use forebay_bench::{
         client::Connection,
         server::{Launch, Server},
     },
+    processes::Process,
     sql::{Client, running::said_by},
 };
+use forebay_measure::user::User;
 use rustix::process::Signal;
 use std::{
+    ffi::OsString,
+    fs,
+    io::{BufRead, BufReader},
     path::Path,
+    process::{Command, Stdio},
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     thread,
     time::{Duration, Instant},
@@ -185,6 +191,55 @@ fn pgbenchs_sums_agree_after_a_kill_of_server_amid_clients() {
     let counted = server.value("SELECT COUNT(*) FROM pgbench_history");
     assert!(counted.unwrap().parse::<u64>().unwrap() >= before);
     server.stop().unwrap();
+}
+
+/// As a server has left it that was killed, with a number that is `whose` by now.
+fn leave_lock(launch: &Launch, text: &str, whose: &str) {
+    let (_, rest) = text.split_once('\n').unwrap();
+    let path = launch.data().join("postmaster.pid");
+    fs::write(&path, format!("{whose}\n{rest}")).unwrap();
+    if let Some(user) = &launch.user {
+        user.give(&path).unwrap();
+    }
+}
+
+/// Promise (programs): a `postmaster.pid` whose number is a thread's by now, as one of forebay's in
+/// a container, keeps no server from starting; a process's number still does.
+#[test]
+fn a_threads_number_in_postmaster_pid_is_no_other_server() {
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    let Some(launch) = launch_in(&sandbox, &pool) else {
+        return;
+    };
+    let server = Server::start(&launch).unwrap();
+    let lock = fs::read_to_string(launch.data().join("postmaster.pid")).unwrap();
+    server.stop().unwrap();
+    // Of the server's user: another's it does not take for a server.
+    build("thread_number", sandbox.path());
+    let words = launch.user.iter().flat_map(User::words);
+    let program = sandbox.file("thread_number").into_os_string();
+    let words: Vec<OsString> = words.chain([program]).collect();
+    let mut other = Command::new(&words[0]);
+    // It is killed with the test, however that ends.
+    let mut other = Process::spawn(other.args(&words[1..]).stdout(Stdio::piped())).unwrap();
+    let said = other.child().stdout.take().unwrap();
+    let mut thread = String::new();
+    BufReader::new(said).read_line(&mut thread).unwrap();
+    let (thread, process) = (thread.trim(), other.child().id().to_string());
+    thread.parse::<u32>().unwrap();
+    leave_lock(&launch, &lock, thread);
+    let server = Server::start(&launch).map(Server::stop);
+    let mut plain = launch.clone();
+    plain.wrapper.clear();
+    leave_lock(&launch, &lock, thread);
+    let without = Server::start(&plain).map(Server::stop);
+    leave_lock(&launch, &lock, &process);
+    let beside = Server::start(&launch).map(Server::stop);
+    server.unwrap().unwrap();
+    for refused in [without.unwrap_err(), beside.unwrap_err()] {
+        assert!(refused.to_string().contains("postmaster.pid"), "{refused}");
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::{
     handler::{FunctionSignature, HookHandler},
     identity, interposers, kernel, map, message, metadata, open, path_calls, position, process,
     real::hidden,
-    received_fds, stdio, sync, table, times, variadic, write,
+    received_fds, stdio, sync, table, thread_numbers, times, variadic, write,
 };
 use libc::{c_long, c_void};
 use std::ops::ControlFlow::{self, Continue};

@@ -24,8 +24,8 @@
 //! * names: [`directory`] (`readdir`), [`path_calls`] (`rename`, `unlink`, `link`, `truncate`),
 //!   [`times`] (`utimensat`, …), [`metadata`] (`mkdir`, `chmod`, `setxattr`, …: what a sync is
 //!   ordered behind);
-//! * processes: [`process`] (fork, `daemon`), [`execute`] (`execve`, `posix_spawn`, `pidfd_spawn`,
-//!   `system`), [`identity`] (`setuid`);
+//! * processes: [`process`] (fork, `daemon`), [`thread_numbers`] (`kill` without a signal),
+//!   [`execute`] (`execve`, `posix_spawn`, `pidfd_spawn`, `system`), [`identity`] (`setuid`);
 //! * calls by other ways: [`system_call`] (`syscall`), [`dynamic`] (`dlsym`, `dlopen`, by
 //!   [`dlopen_imports`] and [`linker`]), [`interposers`] (other libraries that hide the same
 //!   functions).
@@ -85,6 +85,7 @@ mod stdio;
 mod sync;
 mod system_call;
 mod table;
+mod thread_numbers;
 mod times;
 mod truncated_fds;
 mod variadic;

@@ -188,6 +188,9 @@ macro_rules! calls {
             system_call {
                 itself syscall();
             }
+            thread_numbers {
+                hook kill(a b), SYS_kill;
+            }
             times {
                 hook futimens(a b);
                 hook futimes(a b);

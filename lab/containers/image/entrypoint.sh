@@ -9,6 +9,4 @@ if [[ ! -s $PGDATA/PG_VERSION ]]; then
     psql -qAtXc 'create table lab (n int primary key)' -U postgres
     pg_ctl -m fast -w stop >/dev/null
 fi
-# A killed server leaves it, and its number may be that of a thread of forebay's now: docs/containers.md.
-rm -f "$PGDATA/postmaster.pid"
 exec "$@"

@@ -12,6 +12,8 @@ use crate::failure::Failure;
 pub struct ExecLine {
     /// `-` (its failure is none) and `:` (no variables), as far as they are there.
     pub prefixes: String,
+    /// What forebay is started by, with a space behind; empty if systemd itself starts it.
+    pub starter: String,
     /// The program's path.
     pub program: String,
     /// All of it without the prefixes, as it is written.
@@ -77,6 +79,7 @@ impl ExecLine {
             .filter(|it| !it.is_empty() && !it.contains('$'));
         Ok(Self {
             prefixes: (*prefixes).to_owned(),
+            starter: String::new(),
             program: program
                 .ok_or_else(|| format!("which program {line:?} starts cannot be told"))?,
             words: words.to_owned(),

@@ -247,10 +247,13 @@ impl DropInText<'_> {
     /// The wrapped command.
     fn command(&self) -> String {
         let ExecLine {
-            prefixes, words, ..
+            prefixes,
+            starter,
+            words,
+            ..
         } = self.exec;
         let mut command = format!(
-            "{prefixes}{} run --pool {} --profile {}",
+            "{prefixes}{starter}{} run --pool {} --profile {}",
             self.forebay.display(),
             self.of.pool.display(),
             self.profile
@@ -288,6 +291,7 @@ mod tests {
         };
         let exec = ExecLine {
             prefixes: "-".to_owned(),
+            starter: String::new(),
             program: "/usr/bin/db".to_owned(),
             words: "/usr/bin/db --x \"%i\"".to_owned(),
         };

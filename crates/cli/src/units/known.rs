@@ -183,6 +183,7 @@ mod tests {
                 name: &UnitName::parse("mariadb").unwrap(),
                 exec: &ExecLine {
                     prefixes: String::new(),
+                    starter: String::new(),
                     program: "/usr/sbin/mariadbd".to_owned(),
                     words: line.to_owned(),
                 },

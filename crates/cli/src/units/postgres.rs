@@ -108,10 +108,11 @@ impl DebianCluster {
             owner: found.uid(),
             exec: ExecLine {
                 prefixes: String::new(),
+                starter: appending_to(&log),
                 program,
                 words,
             },
-            lines: lines(&data, &settings, &log),
+            lines: lines(&data, &settings),
             data,
             log,
         })
@@ -131,8 +132,16 @@ fn log_of(version: &str, cluster: &str, settings: &Path, root: &UnitRoot) -> Pat
         .unwrap_or_else(usual)
 }
 
-fn lines(data: &Path, settings: &Path, log: &Path) -> Vec<String> {
-    let (data, log) = (data.display(), log.display());
+/// A shell that becomes a command, whose output goes to the log. It opens that as the server's
+/// user, as `pg_ctl` does. systemd would as root (`StandardOutput=append:`), which the kernel
+/// refuses in a directory like Debian's `/var/log/postgresql` (`fs.protected_regular=2`).
+fn appending_to(log: &Path) -> String {
+    let log = log.display();
+    format!("/bin/sh -c '[ -e {log} ] || (umask 027; : >>{log}); exec \"$$@\" >>{log} 2>&1' sh ")
+}
+
+fn lines(data: &Path, settings: &Path) -> Vec<String> {
+    let data = data.display();
     // A single-user server has its number there with a minus. Of a number that no process has the
     // server finds out itself.
     let stale = "if [ -e \"$$p\" ] && read -r n <\"$$p\" && n=$${n#-} && [ -n \"$$n\" ] && c=$$(cat \"/proc/$$n/comm\" 2>/dev/null) && [ \"$$c\" != postgres ] && [ \"$$c\" != postmaster ]; then rm -f \"$$p\"; fi";
@@ -141,8 +150,6 @@ fn lines(data: &Path, settings: &Path, log: &Path) -> Vec<String> {
         "Type=notify".to_owned(),
         format!("EnvironmentFile=-{}", settings.join("environment").display()),
         "Environment=PG_OOM_ADJUST_FILE=/proc/self/oom_score_adj".to_owned(),
-        format!("StandardOutput=append:{log}"),
-        format!("StandardError=append:{log}"),
         "# As pg_ctlcluster: the number that a server left which was cut off may be another process's by now.".to_owned(),
         format!("ExecStartPre=/bin/sh -c 'p={data}/postmaster.pid; {stale}'"),
     ]
@@ -157,7 +164,7 @@ mod tests {
     fn stays(data: &Path, text: &str) -> bool {
         let file = data.join("postmaster.pid");
         fs::write(&file, text).unwrap();
-        let lines = lines(data, Path::new("/etc/x"), Path::new("/x"));
+        let lines = lines(data, Path::new("/etc/x"));
         let line = lines
             .iter()
             .find_map(|it| it.strip_prefix("ExecStartPre=/bin/sh -c '"));
@@ -169,6 +176,27 @@ mod tests {
             .unwrap();
         assert!(done.success());
         file.exists()
+    }
+
+    #[test]
+    fn all_that_is_said_is_appended_to_the_log() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log");
+        let starter = appending_to(&log).replace("$$", "$");
+        for said in ["a b", "c"] {
+            let line = format!("exec {starter}sh -c 'echo \"$0\"; echo $$ >&2' '{said}'");
+            let mut shell = Command::new("/bin/sh");
+            let shell = shell.args(["-c", &line]).stdout(Stdio::piped());
+            let shell = shell.stderr(Stdio::piped()).spawn().unwrap();
+            let number = shell.id();
+            let done = shell.wait_with_output().unwrap();
+            assert!(done.status.success() && done.stdout.is_empty());
+            // Who is started is who was: systemd waits for that one's word.
+            let text = fs::read_to_string(&log).unwrap();
+            assert!(text.ends_with(&format!("{said}\n{number}\n")), "{text}");
+        }
+        assert!(fs::read_to_string(&log).unwrap().starts_with("a b\n"));
+        assert_eq!(fs::metadata(&log).unwrap().mode() & 0o777, 0o640);
     }
 
     #[test]

@@ -61,6 +61,7 @@ const ALONE: &[Operation] = &[
     aio::submit,
     process::handle,
     process::become_the_same,
+    process::look_for,
     process::daemon,
 ];
 

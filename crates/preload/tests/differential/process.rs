@@ -81,3 +81,25 @@ pub fn become_the_same(world: &mut World) {
         }
     }
 }
+
+/// Whether there are processes: this one, its own other thread's number, none, one of root's.
+pub fn look_for(world: &mut World) {
+    let (said, hears) = std::sync::mpsc::channel();
+    let (ends, end) = std::sync::mpsc::channel::<()>();
+    let thread = std::thread::spawn(move || {
+        said.send(unsafe { libc::gettid() }).unwrap();
+        let _ = end.recv();
+    });
+    let own = unsafe { libc::getpid() };
+    let other = hears.recv().unwrap();
+    for (about, number) in [
+        ("own", own),
+        ("thread", other),
+        ("none", libc::pid_t::MAX),
+        ("all", 0),
+    ] {
+        call!(world, "kill", about, (number => libc::pid_t, 0 => c_int) -> c_int);
+    }
+    drop(ends);
+    thread.join().unwrap();
+}
