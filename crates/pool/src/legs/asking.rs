@@ -9,7 +9,7 @@ use super::{
     pool_file::LegsFile,
     superblock::{LEG_DATA, LegRecord},
 };
-use crate::{MonotonicTime, failpoint};
+use crate::failpoint;
 use std::{io, thread};
 use uuid::Uuid;
 
@@ -28,7 +28,6 @@ pub(super) fn next_record(chosen: &ChosenLegs) -> LegRecord {
 /// Asks every leg at once what it has.
 pub(super) fn ask_all(file: &LegsFile) -> (Vec<LegAnswer>, Vec<LegSeat>) {
     let ask = |leg: usize| {
-        let failed = MonotonicTime::now();
         let found = LegLink::connect(&file.legs[leg], file.insecure).and_then(|link| {
             let mut start = vec![0; LEG_DATA as usize];
             link.read(0, &mut start)?;
@@ -41,7 +40,14 @@ pub(super) fn ask_all(file: &LegsFile) -> (Vec<LegAnswer>, Vec<LegSeat>) {
                 Err(why) => (Some(link), Some(why), LegAnswer::Empty),
             },
         };
-        (answer, LegSeat { link, why, failed })
+        (
+            answer,
+            LegSeat {
+                link,
+                why,
+                reached: None,
+            },
+        )
     };
     thread::scope(|scope| {
         let asked: Vec<_> = (0..file.legs.len())
@@ -51,7 +57,7 @@ pub(super) fn ask_all(file: &LegsFile) -> (Vec<LegAnswer>, Vec<LegSeat>) {
             let seat = LegSeat {
                 link: None,
                 why: None,
-                failed: MonotonicTime::now(),
+                reached: None,
             };
             (LegAnswer::Silent, seat)
         };

@@ -216,7 +216,7 @@ impl LegsMedia {
                 .take_over()
                 .inspect_err(|_| self.file.unlock(WRITER_LOCK))?;
         }
-        self.shared.posts.set_degraded(group.is_degraded());
+        self.shared.tell_degraded(group);
         let (shared, group) = (Arc::clone(&self.shared), Arc::clone(group));
         let is_over = Arc::clone(is_over);
         *server = Some(quiet_thread("forebay-posts", move || {
@@ -403,7 +403,10 @@ impl Media for LegsMedia {
         // SAFETY: the range is checked; the caller keeps others out, and `writing` other threads
         // that load it in or store to the tables.
         let to = unsafe { std::slice::from_raw_parts_mut(to, bytes) };
-        group.read(offset, to)
+        match group.is_writer() {
+            true => group.read_equal(offset, to),
+            false => group.read(offset, to),
+        }
     }
 
     unsafe fn write_back(&self, offset: u64, bytes: u64) -> io::Result<()> {
