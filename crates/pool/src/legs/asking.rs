@@ -1,4 +1,5 @@
-//! Asking a pool's legs what they have, before any of them is believed; and what is said if none is.
+//! Asking a pool's legs what they have, before any of them is believed; and what is said if none
+//! is.
 
 use super::{
     choose::{ChosenLegs, LegAnswer, LegRefusal},
@@ -85,6 +86,12 @@ fn believed(
             "it is of a pool with {} legs, and the file names {}",
             record.legs,
             file.legs.len()
+        ));
+    }
+    if record.pool_bytes != file.bytes {
+        return Err(format!(
+            "it has a pool of {} bytes, and the file says {}",
+            record.pool_bytes, file.bytes
         ));
     }
     let needed = record.pool_bytes.saturating_add(LEG_DATA);

@@ -38,7 +38,8 @@ use std::{
 };
 use uuid::Uuid;
 
-/// How long a leg is left alone once it can be reached again: what was under way there is over then.
+/// How long a leg is left alone once it can be reached again: what was under way there is over
+/// then.
 pub(super) const QUIET: Duration = Duration::from_secs(1);
 /// How long a writer of another machine may take to find out that it is none any more: a heartbeat,
 /// an answer to that, and as much again as a thread may be late.
@@ -104,16 +105,12 @@ impl LegGroup {
         })
     }
 
-    /// Makes a pool of `bytes` bytes on all legs of `file`, whose content is given up with `force`.
+    /// Makes a pool on all legs of `file`, whose content is given up with `force`.
     ///
     /// # Errors
     /// A leg cannot be reached, is too small, or holds something.
-    pub(crate) fn create(
-        name: &str,
-        file: LegsFile,
-        bytes: u64,
-        force: bool,
-    ) -> io::Result<Arc<Self>> {
+    pub(crate) fn create(name: &str, file: LegsFile, force: bool) -> io::Result<Arc<Self>> {
+        let bytes = file.bytes;
         let mut seats = Vec::new();
         for leg in &file.legs {
             let at_leg = |e: io::Error| io::Error::new(e.kind(), format!("leg {leg}: {e}"));

@@ -5,8 +5,8 @@
 //! the legs: the tables with every store, everything else when it is written back.
 //!
 //! One process has connections to the legs: its *owner*, which opened the pool by its file. It only
-//! reads until it claims a lane; then it becomes the pool's one writer ([`WRITER_LOCK`]). The others
-//! were sent its memory: they *ask* it to write back ([`PostBox`]), and store no tables.
+//! reads until it claims a lane; then it becomes the pool's one writer ([`WRITER_LOCK`]). The
+//! others were sent its memory: they *ask* it to write back ([`PostBox`]), and store no tables.
 #![expect(unsafe_code, reason = "writes from, and reads into, mapped memory")]
 
 mod serve;
@@ -101,7 +101,7 @@ impl LegsMedia {
         Ok(media)
     }
 
-    /// Makes a pool of `bytes` bytes on the legs.
+    /// Makes a pool on the legs.
     ///
     /// # Errors
     /// As [`LegGroup::create`].
@@ -109,16 +109,10 @@ impl LegsMedia {
         path: &Path,
         file: File,
         legs: LegsFile,
-        bytes: u64,
         force: bool,
     ) -> Result<Self, PoolError> {
-        let group = LegGroup::create(
-            &path.display().to_string(),
-            legs,
-            bytes.next_multiple_of(PAGE),
-            force,
-        )
-        .map_err(|e| PoolError::io(path, "making the pool", e))?;
+        let group = LegGroup::create(&path.display().to_string(), legs, force)
+            .map_err(|e| PoolError::io(path, "making the pool", e))?;
         let media = Self::owner(path, file, group)?;
         media
             .own()

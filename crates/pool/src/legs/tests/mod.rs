@@ -157,11 +157,14 @@ fn an_export_that_can_be_no_leg_is_refused_with_the_reason() {
 fn servers(count: usize) -> (Vec<FakeServer>, LegsFile) {
     let servers: Vec<_> = (0..count).map(|_| FakeServer::start(LEG_BYTES)).collect();
     let urls: Vec<String> = servers.iter().map(FakeServer::url).collect();
-    (servers, LegsFile::new(&urls, None, false).unwrap())
+    (
+        servers,
+        LegsFile::new(&urls, BYTES as u64, None, false).unwrap(),
+    )
 }
 
 fn create(file: &LegsFile) -> Arc<LegGroup> {
-    LegGroup::create("p", file.clone(), BYTES as u64, false).unwrap()
+    LegGroup::create("p", file.clone(), false).unwrap()
 }
 
 /// Writes a page, and waits.
@@ -303,7 +306,11 @@ fn a_leg_that_holds_something_or_is_too_small_makes_no_pool() {
     let (servers, file) = servers(2);
     servers[1].memory.lock()[5000] = 1;
     let refused = |file: &LegsFile, bytes: usize| {
-        let made = LegGroup::create("p", file.clone(), bytes as u64, false);
+        let file = LegsFile {
+            bytes: bytes as u64,
+            ..file.clone()
+        };
+        let made = LegGroup::create("p", file, false);
         made.map(drop).unwrap_err().to_string()
     };
     let holds = refused(&file, BYTES);
@@ -314,9 +321,7 @@ fn a_leg_that_holds_something_or_is_too_small_makes_no_pool() {
     assert!(servers[0].memory.lock().iter().all(|byte| *byte == 0));
     let small = refused(&file, BYTES + 4096);
     assert!(small.contains("larger"), "{small}");
-    LegGroup::create("p", file.clone(), BYTES as u64, true)
-        .unwrap()
-        .close();
+    LegGroup::create("p", file.clone(), true).unwrap().close();
     // Another pool's leg in the place of one.
     let (others, other) = super::tests::servers(1);
     create(&other).close();
@@ -405,8 +410,8 @@ fn a_pool_that_is_made_in_the_place_of_another_is_the_newer_one() {
     write(&old, 0, 1).unwrap();
     old.close();
     let urls: Vec<String> = servers.iter().map(FakeServer::url).collect();
-    let anew = LegsFile::new(&urls, None, false).unwrap();
-    let group = LegGroup::create("p", anew.clone(), BYTES as u64, true).unwrap();
+    let anew = LegsFile::new(&urls, BYTES as u64, None, false).unwrap();
+    let group = LegGroup::create("p", anew.clone(), true).unwrap();
     write(&group, 0, 2).unwrap();
     group.close();
     drop(group);
