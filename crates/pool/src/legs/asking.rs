@@ -1,4 +1,5 @@
-//! Asking a pool's legs what they have, before any of them is believed; and what is said if none is.
+//! Asking a pool's legs what they have, before any of them is believed; and what is said if none
+//! is.
 
 use super::{
     choose::{ChosenLegs, LegAnswer, LegRefusal},

@@ -5,8 +5,8 @@
 //! the legs: the tables with every store, everything else when it is written back.
 //!
 //! One process has connections to the legs: its *owner*, which opened the pool by its file. It only
-//! reads until it claims a lane; then it becomes the pool's one writer ([`WRITER_LOCK`]). The others
-//! were sent its memory: they *ask* it to write back ([`PostBox`]), and store no tables.
+//! reads until it claims a lane; then it becomes the pool's one writer ([`WRITER_LOCK`]). The
+//! others were sent its memory: they *ask* it to write back ([`PostBox`]), and store no tables.
 #![expect(unsafe_code, reason = "writes from, and reads into, mapped memory")]
 
 mod serve;

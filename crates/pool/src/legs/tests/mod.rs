@@ -183,7 +183,7 @@ fn has(server: &FakeServer, page: usize) -> u8 {
     server.memory.lock()[LEG_DATA as usize + page * 4096]
 }
 
-/// Promise (legs): A leg that fails is named, and what is acknowledged without it is on the others;
+/// Promise (pool): A leg that fails is named, and what is acknowledged without it is on the others;
 /// once it is back it is made complete and counts again.
 #[test]
 fn a_lost_leg_degrades_the_pool_until_it_is_complete_again() {
@@ -219,7 +219,7 @@ fn a_lost_leg_degrades_the_pool_until_it_is_complete_again() {
     }
 }
 
-/// Promise (legs): A recovery believes no leg that was left behind, and says which leg it misses.
+/// Promise (pool): A recovery believes no leg that was left behind, and says which leg it misses.
 #[test]
 fn a_leg_that_was_left_behind_is_not_believed() {
     let (servers, file) = servers(2);
@@ -259,7 +259,7 @@ fn a_leg_that_was_left_behind_is_not_believed() {
     assert!(refused.contains("lost"), "{refused}");
 }
 
-/// Promise (legs): A writer whose pool another machine took over acknowledges nothing more.
+/// Promise (pool): A writer whose pool another machine took over acknowledges nothing more.
 #[test]
 fn a_writer_that_was_taken_over_from_ends() {
     let (servers, file) = servers(2);
