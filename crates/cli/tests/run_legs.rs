@@ -302,6 +302,9 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 /// of one leg before that.
 #[test]
 fn redis_outlives_its_machine_by_its_legs() {
+    if !have("nbdkit") {
+        return;
+    }
     let sandbox = Sandbox::new();
     let mut legs = [LegServer::start(), LegServer::start()];
     let urls = legs.each_ref().map(LegServer::url);
@@ -361,6 +364,9 @@ fn redis_outlives_its_machine_by_its_legs() {
 /// What is left of `acknowledged` writes when the machine and the leg that answered first are lost,
 /// while nothing got through to the other one any more.
 fn lost_with_first_leg(broken: Option<&str>) -> Option<Result<usize, String>> {
+    if !have("nbdkit") {
+        return None;
+    }
     let sandbox = Sandbox::new();
     let mut legs = [LegServer::start(), LegServer::start()];
     let relay = Relay::to(legs[1].port);
