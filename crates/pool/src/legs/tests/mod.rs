@@ -186,7 +186,7 @@ fn has(server: &FakeServer, page: usize) -> u8 {
     server.memory.lock()[LEG_DATA as usize + page * 4096]
 }
 
-/// Promise (legs): A leg that fails is named, and what is acknowledged without it is on the others;
+/// Promise (pool): A leg that fails is named, and what is acknowledged without it is on the others;
 /// once it is back it is made complete and counts again.
 #[test]
 fn a_lost_leg_degrades_the_pool_until_it_is_complete_again() {
@@ -222,7 +222,7 @@ fn a_lost_leg_degrades_the_pool_until_it_is_complete_again() {
     }
 }
 
-/// Promise (legs): A recovery believes no leg that was left behind, and says which leg it misses.
+/// Promise (pool): A recovery believes no leg that was left behind, and says which leg it misses.
 #[test]
 fn a_leg_that_was_left_behind_is_not_believed() {
     let (servers, file) = servers(2);
@@ -262,7 +262,7 @@ fn a_leg_that_was_left_behind_is_not_believed() {
     assert!(refused.contains("lost"), "{refused}");
 }
 
-/// Promise (legs): A writer whose pool another machine took over acknowledges nothing more.
+/// Promise (pool): A writer whose pool another machine took over acknowledges nothing more.
 #[test]
 fn a_writer_that_was_taken_over_from_ends() {
     let (servers, file) = servers(2);
@@ -336,7 +336,7 @@ fn a_leg_that_holds_something_or_is_too_small_makes_no_pool() {
     assert!(wrong.contains(&servers[1].url()), "{wrong}");
 }
 
-/// Promise (legs): A leg that returns with another pool, or with a newer writer's record, is not
+/// Promise (pool): A leg that returns with another pool, or with a newer writer's record, is not
 /// written to, and a writer that finds a newer one ends.
 #[test]
 fn a_leg_that_returns_is_looked_at_before_it_is_erased() {
@@ -369,7 +369,7 @@ fn a_leg_that_returns_is_looked_at_before_it_is_erased() {
     group.close();
 }
 
-/// Promise (legs): What a writer goes on from is on every leg that counts, also what its dead
+/// Promise (pool): What a writer goes on from is on every leg that counts, also what its dead
 /// predecessor had on one of them only.
 #[test]
 fn what_a_successor_reads_is_on_each_complete_leg() {
