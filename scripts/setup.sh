@@ -10,7 +10,7 @@ usage() {
 usage: scripts/setup.sh TARGET...
 
   test         Rust, a C compiler, pkg-config, and the databases that `forebay run` is tested with: Redis,
-               Valkey, RocksDB's tools, LevelDB, LMDB, SQLite, MariaDB, MyRocks, Galera, PostgreSQL, etcd, NATS, InfluxDB; Prometheus, Go, libeatmydata, strace, sysbench, fio;
+               Valkey, RocksDB's tools, LevelDB, LMDB, SQLite, MariaDB, MyRocks, Galera, PostgreSQL, etcd, NATS, InfluxDB; Prometheus, Go, libeatmydata, strace, sysbench, fio, nbdkit;
                ext4's and XFS's tools
   lint         rustfmt, clippy, jq, shellcheck, Python, Kubernetes' schemas
   demo         what test needs, util-linux, perf
@@ -541,7 +541,7 @@ setup() {
             "/usr/lib/$(uname -m)-linux-gnu/libmimalloc.so.2" libmimalloc2.0 \
             "/usr/lib/$(uname -m)-linux-gnu/faketime/libfaketime.so.1" libfaketime fakeroot fakeroot valgrind valgrind \
             musl-gcc musl-tools go golang-go etcd etcd-server etcdctl etcd-client /usr/include/liburing.h liburing-dev \
-            systemd-analyze systemd mariadb-backup mariadb-backup rsync rsync ss iproute2 fio fio "/usr/lib/$(uname -m)-linux-gnu/libsnappy.so.1" libsnappy1v5
+            systemd-analyze systemd mariadb-backup mariadb-backup rsync rsync ss iproute2 nbdkit nbdkit fio fio "/usr/lib/$(uname -m)-linux-gnu/libsnappy.so.1" libsnappy1v5
         need_python
         install_debian
         need_redis

@@ -48,6 +48,10 @@ pub struct Recover {
     /// Give up what cannot be brought to its files. ACKNOWLEDGED WRITES ARE LOST
     #[arg(long)]
     discard: bool,
+    /// Open a pool on legs although this one does not answer, or has lost its memory. WHAT ONLY
+    /// THAT LEG HAD IS LOST
+    #[arg(long, value_name = "URL", requires = "pool")]
+    lost_leg: Vec<String>,
     /// Open a pool that was made on persistent memory and lies elsewhere now
     #[arg(long)]
     emulated: bool,
@@ -71,7 +75,10 @@ impl Recover {
             return for_directories::recover(&self.data, self.lift, self.json);
         }
         let pool = match &self.pool {
-            Some(path) => PoolOptions::new().emulated(self.emulated).open(path)?,
+            Some(path) => PoolOptions::new()
+                .emulated(self.emulated)
+                .lost_legs(self.lost_leg.clone())
+                .open(path)?,
             None => run::open_default()?,
         };
         let options = RecoverOptions {

@@ -16,6 +16,9 @@ use std::path::PathBuf;
                   where it is the same.\n\n\
                   It belongs to the user who makes it; with --owner, which is for root, to the user whose database is to use it. \
                   If making it is interrupted, nothing is left of it.\n\n\
+                  With --leg, it lies in the memory of other machines, each an export of an NBD server (nbdkit memory 1G): PATH is a small file \
+                  that says which. A sync is then a round trip there, and survives the loss of this machine. Keep the file with the data: a recovery \
+                  on another machine is given it.\n\n\
                   With --emulated, an ordinary file will do. Such a pool survives a crash of the process, and is \
                   lost when the machine goes down: good for trying things out, and nothing else.",
     after_long_help = "Examples:\n  \
@@ -24,6 +27,7 @@ use std::path::PathBuf;
         forebay pool create /fast/forebay.pool --disk --size 128MiB\n  \
         forebay pool create /fast/redis.pool --disk --owner redis\n  \
         forebay pool create /dev/nvme0n1p3 --size 128MiB\n  \
+        forebay pool create /data/redis.pool --leg nbd://127.0.0.1:10809/forebay --leg nbd://127.0.0.1:10810/forebay --size 256MiB\n  \
         forebay pool create /dev/shm/try.pool --emulated"
 )]
 pub struct Create {
@@ -44,6 +48,15 @@ pub struct Create {
     /// Make it on an ordinary disk: what a program has synced survives a power cut
     #[arg(long)]
     disk: bool,
+    /// Make it in another machine's memory, nbd://HOST:PORT/EXPORT; once for each leg
+    #[arg(long, value_name = "URL", conflicts_with_all = ["disk", "emulated"])]
+    leg: Vec<String>,
+    /// With fewer live legs than this every sync is a real one, too [default: all legs]
+    #[arg(long, value_name = "N", requires = "leg")]
+    copies: Option<usize>,
+    /// Reach legs through a network without encryption: who is in it can read and change the data
+    #[arg(long, requires = "leg")]
+    insecure: bool,
     /// Give it to this user, of whose database's files it is to take the writes (root only)
     #[arg(long, value_name = "USER")]
     owner: Option<String>,
@@ -69,7 +82,10 @@ impl Create {
             .lanes(self.lanes)
             .emulated(self.emulated)
             .on_disk(self.disk)
-            .force(self.force);
+            .force(self.force)
+            .legs(self.leg.clone())
+            .copies(self.copies)
+            .insecure(self.insecure);
         let owner = self.owner.as_deref().map(SystemUser::named).transpose()?;
         making::make(&options, &self.path, self.size, owner.as_ref())?;
         let pool = PoolOptions::new().open(&self.path)?;

@@ -238,8 +238,7 @@ impl RunCommand {
         // A limit on the size of files ends no process of Forebay's.
         forebay_files::ignore_signals();
         resource_limits::check()?;
-        let pool = source.open().map_err(resource_limits::beside)?;
-        recover_first(&pool)?;
+        let pool = open_recovered(source)?;
         room_for_lane(&pool, self.segments)?;
         announce(&policy, &pool, self.segments);
         announce_holes(&pool);
@@ -393,6 +392,18 @@ fn announce(policy: &AbsorbPolicy, pool: &Pool, segments: u16) {
     );
 }
 
+/// Opens the pool, with nothing left in it of runs before.
+fn open_recovered(source: &RunPool) -> Result<Pool, Failure> {
+    let pool = source.open().map_err(resource_limits::beside)?;
+    recover_first(&pool)?;
+    if !pool.is_elsewhere() {
+        return Ok(pool);
+    }
+    // A pool on legs has one writer: the recovery was it, and the run is next.
+    drop(pool);
+    source.open()
+}
+
 /// Says that a commit may cost more than it has to.
 fn announce_holes(pool: &Pool) {
     if let Some(holes) = pool.holes().filter(|bytes| *bytes > 0) {
@@ -409,7 +420,7 @@ fn announce_holes(pool: &Pool) {
 /// volume.
 fn announce_memory(pool: &Pool) {
     let ground = (pool.descriptor())
-        .filter(|_| pool.needs_commit())
+        .filter(|_| pool.needs_commit() && !pool.is_elsewhere())
         .map(BackingStore::of);
     for what in ground.into_iter().flat_map(|ground| ground.memory) {
         complain!(

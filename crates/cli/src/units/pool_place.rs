@@ -246,7 +246,9 @@ fn check_standing(
     }
     let pool = PoolOptions::new().open(here)?;
     match pool.durability() {
-        PoolPersistence::PowerCut | PoolPersistence::PowerCutOnceCommitted => Ok(()),
+        PoolPersistence::PowerCut
+        | PoolPersistence::PowerCutOnceCommitted
+        | PoolPersistence::MachineLossOnceCommitted => Ok(()),
         other => fail(format!(
             "{other}. For a unit make one on persistent memory or on a disk; forebay doctor says where"
         )),

@@ -70,7 +70,12 @@ pub(super) fn forget(of: MemoryUse) {
 /// that the fork interrupted does, `is_above`: it gets memory of its own, and changes nothing of
 /// the run's.
 pub(super) fn forked(is_above: bool) {
-    for of in [MemoryUse::Page, MemoryUse::Lane, MemoryUse::Pool] {
+    for of in [
+        MemoryUse::Page,
+        MemoryUse::Lane,
+        MemoryUse::Pool,
+        MemoryUse::Posts,
+    ] {
         let range = OURS[of as usize].range();
         if is_above && !range.is_empty() && sys::stand_in(range).is_err() {
             std::process::abort();
@@ -81,7 +86,12 @@ pub(super) fn forked(is_above: bool) {
 
 /// Nothing of this process uses what it had of the session.
 pub(super) fn give_back() {
-    for of in [MemoryUse::Page, MemoryUse::Lane, MemoryUse::Pool] {
+    for of in [
+        MemoryUse::Page,
+        MemoryUse::Lane,
+        MemoryUse::Pool,
+        MemoryUse::Posts,
+    ] {
         let range = OURS[of as usize].range();
         forget(of);
         if !range.is_empty() {

@@ -229,8 +229,11 @@ impl MemberSession {
             })
             .map(|lane| lane.asking(is_orphan));
         let lane = joined.map_err(|e| of_pool(&e)).and_then(|lane| {
-            let kept = sys::keep_from_children(lane.state_memory());
-            kept.map_err(|e| format!("the lane: {e}")).map(|()| lane)
+            let memories = [lane.state_memory(), lane.posts_memory()];
+            let mut kept = memories.into_iter().filter(|memory| !memory.is_empty());
+            kept.try_for_each(sys::keep_from_children)
+                .map_err(|e| format!("the lane: {e}"))
+                .map(|()| lane)
         });
         let lane = lane.inspect_err(|_| private_fds::unset())?;
         drop(stays);
@@ -430,9 +433,13 @@ impl MemberSession {
     /// # Errors
     /// What the kernel says.
     pub(super) fn unmap(&self) -> Result<(), Errno> {
-        [MemoryUse::Pool, MemoryUse::Page, MemoryUse::Lane]
-            .into_iter()
-            .for_each(private_memory::forget);
+        let all = [
+            MemoryUse::Pool,
+            MemoryUse::Page,
+            MemoryUse::Lane,
+            MemoryUse::Posts,
+        ];
+        all.into_iter().for_each(private_memory::forget);
         sys::unmap_file(self.pool_file.0, self.pool_file.1)?;
         sys::stand_in(self.page.memory())?;
         sys::stand_in(self.lane.state_memory())

@@ -118,7 +118,9 @@ impl SupervisorState {
             (None, Some(why)) => vec![format!("nothing is absorbed: {why}")],
             (None, None) => Vec::new(),
         };
-        let mut all: Vec<String> = self.pool.degradation().into_iter().collect();
+        // The run's own, which writes; the supervisor's only reads.
+        let copies = self.running().and_then(|run| run.pool.degradation());
+        let mut all: Vec<String> = copies.into_iter().collect();
         all.extend(found);
         if !files.is_empty() || !plain.is_empty() {
             all.extend(self.writers_without_library());

@@ -25,7 +25,7 @@ impl LegAddress {
         let Some(rest) = text.strip_prefix("nbd://") else {
             return Err(match text.starts_with("nbds://") {
                 true => format!(
-                    "{text}: TLS is not built into this version. Use nbd:// through a tunnel that encrypts (WireGuard, stunnel), which ends on this machine"
+                    "{text}: TLS is not built into this version. Use nbd:// through a tunnel that encrypts and ends on this machine (stunnel, ssh -L)"
                 ),
                 false => {
                     format!(

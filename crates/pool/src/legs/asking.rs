@@ -1,4 +1,5 @@
-//! Asking a pool's legs what they have, before any of them is believed; and what is said if none is.
+//! Asking a pool's legs what they have, before any of them is believed; and what is said if none
+//! is.
 
 use super::{
     choose::{ChosenLegs, LegAnswer, LegRefusal},
@@ -9,7 +10,7 @@ use super::{
     pool_file::LegsFile,
     superblock::{LEG_DATA, LegRecord},
 };
-use crate::{MonotonicTime, failpoint};
+use crate::failpoint;
 use std::{io, thread};
 use uuid::Uuid;
 
@@ -28,7 +29,6 @@ pub(super) fn next_record(chosen: &ChosenLegs) -> LegRecord {
 /// Asks every leg at once what it has.
 pub(super) fn ask_all(file: &LegsFile) -> (Vec<LegAnswer>, Vec<LegSeat>) {
     let ask = |leg: usize| {
-        let failed = MonotonicTime::now();
         let found = LegLink::connect(&file.legs[leg], file.insecure).and_then(|link| {
             let mut start = vec![0; LEG_DATA as usize];
             link.read(0, &mut start)?;
@@ -41,7 +41,14 @@ pub(super) fn ask_all(file: &LegsFile) -> (Vec<LegAnswer>, Vec<LegSeat>) {
                 Err(why) => (Some(link), Some(why), LegAnswer::Empty),
             },
         };
-        (answer, LegSeat { link, why, failed })
+        (
+            answer,
+            LegSeat {
+                link,
+                why,
+                reached: None,
+            },
+        )
     };
     thread::scope(|scope| {
         let asked: Vec<_> = (0..file.legs.len())
@@ -51,7 +58,7 @@ pub(super) fn ask_all(file: &LegsFile) -> (Vec<LegAnswer>, Vec<LegSeat>) {
             let seat = LegSeat {
                 link: None,
                 why: None,
-                failed: MonotonicTime::now(),
+                reached: None,
             };
             (LegAnswer::Silent, seat)
         };
@@ -79,6 +86,12 @@ fn believed(
             "it is of a pool with {} legs, and the file names {}",
             record.legs,
             file.legs.len()
+        ));
+    }
+    if record.pool_bytes != file.bytes {
+        return Err(format!(
+            "it has a pool of {} bytes, and the file says {}",
+            record.pool_bytes, file.bytes
         ));
     }
     let needed = record.pool_bytes.saturating_add(LEG_DATA);

@@ -283,7 +283,7 @@ fn explore(legs: usize, limits: (u64, usize), broken: BrokenRule) -> Result<usiz
     Ok(known.len())
 }
 
-/// Promise (legs): No order of a writer's and its legs' events, with legs that lose their memory or
+/// Promise (pool): No order of a writer's and its legs' events, with legs that lose their memory or
 /// are cut off, lets a recovery believe a leg that lacks an acknowledged write.
 #[test]
 fn no_order_of_events_loses_what_legs_acknowledged() {

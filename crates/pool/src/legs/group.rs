@@ -2,7 +2,8 @@
 //! read is from one that is complete. docs/legs.md.
 //!
 //! A group is opened for reading. [`LegGroup::take_over`] makes it the writer, with a thread that
-//! *keeps* it (`keeper`), and one that looks whether it is that still (`heartbeat`). All that is decided is in the [`LegLedger`]; this carries it out.
+//! *keeps* it (`keeper`), and one that looks whether it is that still (`heartbeat`). All that is
+//! decided is in the [`LegLedger`]; this carries it out.
 //!
 //! A range of bytes is written by one write at a time: a leg may do two in any order. The copy to a
 //! leg that returns is one of them.
@@ -20,7 +21,7 @@ use super::{
     pool_file::LegsFile,
     superblock::{LEG_DATA, LegRecord},
 };
-use crate::{MonotonicTime, complain, failpoint, stack::quiet_thread};
+use crate::{complain, failpoint, stack::quiet_thread};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::{
     collections::HashMap,
@@ -37,11 +38,14 @@ use std::{
 };
 use uuid::Uuid;
 
-/// How long a leg that failed is left alone: what it was still doing is over then.
+/// How long a leg is left alone once it can be reached again: what was under way there is over
+/// then.
 pub(super) const QUIET: Duration = Duration::from_secs(1);
 /// How long a writer of another machine may take to find out that it is none any more: a heartbeat,
 /// an answer to that, and as much again as a thread may be late.
 const TAKEOVER: Duration = Duration::from_secs(4);
+/// How often it is told.
+const ANNOUNCED_MAX: usize = 3;
 
 /// See the module's head.
 pub(crate) struct LegGroup {
@@ -55,6 +59,8 @@ pub(crate) struct LegGroup {
     pub(super) beaten: Condvar,
     /// Fewer legs are live than there are to be copies.
     degraded: AtomicBool,
+    /// A thread asks legs that are out whether they are back.
+    pub(super) calling: AtomicBool,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -88,34 +94,35 @@ impl LegGroup {
                 busy: HashMap::new(),
                 over: None,
                 stopping: false,
+                returned: None,
             }),
             changed: Condvar::new(),
             beaten: Condvar::new(),
             degraded: AtomicBool::new(is_degraded),
+            calling: AtomicBool::new(false),
             threads: Mutex::default(),
             file,
         })
     }
 
-    /// Makes a pool of `bytes` bytes on all legs of `file`, whose content is given up with `force`.
+    /// Makes a pool on all legs of `file`, whose content is given up with `force`.
     ///
     /// # Errors
     /// A leg cannot be reached, is too small, or holds something.
-    pub(crate) fn create(
-        name: &str,
-        file: LegsFile,
-        bytes: u64,
-        force: bool,
-    ) -> io::Result<Arc<Self>> {
+    pub(crate) fn create(name: &str, file: LegsFile, force: bool) -> io::Result<Arc<Self>> {
+        let bytes = file.bytes;
         let mut seats = Vec::new();
         for leg in &file.legs {
             let at_leg = |e: io::Error| io::Error::new(e.kind(), format!("leg {leg}: {e}"));
             let link = LegLink::connect(leg, file.insecure).map_err(at_leg)?;
             check_empty(&link, bytes, force).map_err(at_leg)?;
+            // A newer record of the pool that was there would count.
+            link.write_and_wait(0, &vec![0; LEG_DATA as usize])
+                .map_err(at_leg)?;
             seats.push(LegSeat {
                 link: Some(link),
                 why: None,
-                failed: MonotonicTime::now(),
+                reached: None,
             });
         }
         let count = file.legs.len();
@@ -173,13 +180,36 @@ impl LegGroup {
             choose(answers, self.given_up).map_err(|e| refusal(&self.file, seats, &e))
         };
         let mut chosen = choose_now(&answers, &seats)?;
-        if !chosen.record.closed && chosen.record.boot != boot_id() {
-            // Its writer may be alive. It is told first, and has time to stop; what it wrote until
-            // then counts.
-            self.announce(&chosen, &seats)?;
-            thread::sleep(failpoint::limit("legs-takeover", TAKEOVER));
+        if !chosen.record.closed && chosen.record.boot == boot_id() {
+            // It is dead, since the file's lock is free; what it sent may be under way still.
+            thread::sleep(failpoint::limit("legs-quiet", QUIET));
             (answers, seats) = ask_all(&self.file);
             chosen = choose_now(&answers, &seats)?;
+        } else if !chosen.record.closed {
+            // Its writer may be alive. It is told first, and has time to stop; what it wrote until
+            // then counts. If it wrote a record since, it has not stopped.
+            let mut announced = false;
+            for _ in 0..ANNOUNCED_MAX {
+                let record = self.announce(&chosen, &seats)?;
+                thread::sleep(failpoint::limit("legs-takeover", TAKEOVER));
+                let told = chosen.complete;
+                (answers, seats) = ask_all(&self.file);
+                chosen = choose_now(&answers, &seats)?;
+                let is_ours = |leg: usize| match &answers[leg] {
+                    LegAnswer::Record(found) => found.writer == record.writer,
+                    // It is left out, or refused, by `choose`.
+                    LegAnswer::Silent | LegAnswer::Empty => true,
+                };
+                announced = told.legs().all(is_ours);
+                if announced {
+                    break;
+                }
+            }
+            if !announced {
+                return Err(io::Error::other(
+                    "another machine writes to it all the time: stop the programs there, and forebay run with them",
+                ));
+            }
         }
         {
             let mut state = self.state.lock();
@@ -190,16 +220,20 @@ impl LegGroup {
     }
 
     /// Writes a generation of this writer's to the complete legs.
-    fn announce(&self, chosen: &ChosenLegs, seats: &[LegSeat]) -> io::Result<()> {
+    fn announce(&self, chosen: &ChosenLegs, seats: &[LegSeat]) -> io::Result<LegRecord> {
         let record = next_record(chosen);
         for leg in chosen.complete.legs() {
             let link = seats[leg]
                 .link
                 .as_ref()
                 .ok_or(io::ErrorKind::NotConnected)?;
-            link.write_and_wait(record.offset(), &record.encode(leg))?;
+            if keeper::announce(link, leg, &record)?.is_some() {
+                return Err(io::Error::other(
+                    "another machine takes it over at this moment: let one of the two do it",
+                ));
+            }
         }
-        Ok(())
+        Ok(record)
     }
 
     /// Writes this writer's first generation, and starts what keeps the legs.
@@ -216,14 +250,25 @@ impl LegGroup {
         if let Some(why) = &self.state.lock().over {
             return Err(io::Error::other(why.to_string()));
         }
-        let [beating, keeping] = [self, self].map(Arc::clone);
-        let mut threads = self.threads.lock();
-        threads.push(quiet_thread("forebay-beat", move || {
-            heartbeat::beat(&beating)
-        })?);
-        threads.push(quiet_thread("forebay-legs", move || {
-            keeper::keep(&keeping)
-        })?);
+        // Without either of them it is no writer.
+        self.start("forebay-beat", heartbeat::beat)
+            .and_then(|()| self.start("forebay-legs", keeper::keep))
+            .inspect_err(|e| self.end(&format!("there is no thread for it: {e}")))
+    }
+
+    /// Has a thread do the `work`; the group ends if that panics.
+    fn start(self: &Arc<Self>, name: &str, work: fn(&Arc<Self>)) -> io::Result<()> {
+        struct EndOnPanic(Arc<LegGroup>);
+        impl Drop for EndOnPanic {
+            fn drop(&mut self) {
+                if thread::panicking() {
+                    self.0.end("a fault in forebay: its thread ended");
+                }
+            }
+        }
+        let group = EndOnPanic(Arc::clone(self));
+        let started = quiet_thread(name, move || work(&group.0))?;
+        self.threads.lock().push(started);
         Ok(())
     }
 
@@ -252,6 +297,36 @@ impl LegGroup {
                 Err(e) => self.leg_failed(leg, &link, &e.to_string()),
             }
         }
+    }
+
+    /// The same for what the writer goes on from, and makes all complete legs equal there. The last
+    /// writer's latest writes may be on one of them only, and were not acknowledged then: what this
+    /// one builds on them is to be found on each.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub(crate) fn read_equal(self: &Arc<Self>, offset: u64, to: &mut [u8]) -> io::Result<()> {
+        self.read(offset, to)?;
+        let others: Vec<_> = {
+            let state = self.state.lock();
+            let live = state.ledger.as_ref().map(LegLedger::live);
+            let live = live.unwrap_or(LegMask::NONE);
+            let link = |leg: usize| Some((leg, state.seats[leg].link.clone()?));
+            live.legs().filter_map(link).collect()
+        };
+        let mut theirs = vec![0; to.len()];
+        for (leg, link) in others {
+            let made_equal =
+                link.read(LEG_DATA + offset, &mut theirs)
+                    .and_then(|()| match theirs == to {
+                        true => Ok(()),
+                        false => link.write_and_wait(LEG_DATA + offset, to),
+                    });
+            if let Err(e) = made_equal {
+                self.leg_failed(leg, &link, &e.to_string());
+            }
+        }
+        Ok(())
     }
 
     /// Writes whole pages to every leg that is to have them; `then` is called when they are on
@@ -314,13 +389,16 @@ impl LegGroup {
     /// A leg fails by this link, unless it has another by now.
     pub(super) fn leg_failed(&self, leg: usize, link: &Arc<LegLink>, why: &str) {
         let mut state = self.state.lock();
-        let seat = &mut state.seats[leg];
+        // The group may be closed by now.
+        let Some(seat) = state.seats.get_mut(leg) else {
+            return;
+        };
         if !seat.link.as_ref().is_some_and(|it| Arc::ptr_eq(it, link)) {
             return;
         }
         seat.link = None;
         seat.why = Some(why.to_owned());
-        seat.failed = MonotonicTime::now();
+        seat.reached = None;
         let Some(ledger) = &mut state.ledger else {
             drop(state);
             return link.die(why);
@@ -352,6 +430,16 @@ impl LegGroup {
         ));
     }
 
+    /// Another writer's record was found.
+    pub(super) fn end_for(&self, newer: &LegRecord) {
+        let why = format!(
+            "another machine took it over (generation {}): nothing is written to it any more from here",
+            newer.generation
+        );
+        complain(&format!("the pool {}: {why}", self.name));
+        self.end(&why);
+    }
+
     /// Nothing is written any more; who waits is told why.
     pub(super) fn end(&self, why: &str) {
         let waiting = {
@@ -374,6 +462,9 @@ impl LegGroup {
         self.beaten.notify_all();
         for thread in self.threads.lock().drain(..) {
             let _ = thread.join();
+        }
+        if let Some((_, link)) = self.state.lock().returned.take() {
+            link.close();
         }
         let seats = std::mem::take(&mut self.state.lock().seats);
         for link in seats.into_iter().filter_map(|seat| seat.link) {

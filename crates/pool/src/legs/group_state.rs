@@ -17,7 +17,8 @@ pub(super) struct LegSeat {
     pub(super) link: Option<Arc<LegLink>>,
     /// Why it is not complete, in words.
     pub(super) why: Option<String>,
-    pub(super) failed: MonotonicTime,
+    /// Since when a leg that is out can be reached again.
+    pub(super) reached: Option<MonotonicTime>,
 }
 
 pub(super) struct GroupState {
@@ -30,6 +31,8 @@ pub(super) struct GroupState {
     /// Why nothing is written any more.
     pub(super) over: Option<Arc<str>>,
     pub(super) stopping: bool,
+    /// A leg that is back, with a new link.
+    pub(super) returned: Option<(usize, Arc<LegLink>)>,
 }
 
 impl GroupState {

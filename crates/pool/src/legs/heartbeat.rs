@@ -9,7 +9,6 @@ use super::{
     link::LegLink,
     superblock::{LEG_DATA, LegRecord},
 };
-use crate::complain;
 use std::{
     io,
     sync::{Arc, mpsc},
@@ -61,14 +60,7 @@ fn look(group: &Arc<LegGroup>) {
         };
         match found {
             Some(found) if found.writer == record.writer => {}
-            Some(found) if found.generation > record.generation => {
-                let why = format!(
-                    "another machine took it over (generation {}, this one's is {}): nothing is written to it any more from here",
-                    found.generation, record.generation
-                );
-                complain(&format!("the pool {}: {why}", group.name));
-                return group.end(&why);
-            }
+            Some(found) if found.is_newer_than(&record) => return group.end_for(&found),
             _ => group.leg_failed(*leg, link, "it has not what was written to it"),
         }
     }

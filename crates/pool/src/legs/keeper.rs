@@ -3,11 +3,12 @@
 //!
 //! A leg that returns:
 //!
-//! 1. It was left alone for a while ([`QUIET`]), so that nothing of before is under way there.
-//! 2. Its superblocks are erased: it is believed by nobody while it is half old and half new.
-//! 3. It gets every write from now on.
-//! 4. The pool is copied to it, a part at a time, each while nothing writes that part.
-//! 5. It joins (`ledger`).
+//! 1. It has been reachable for a while ([`QUIET`]), so that nothing of before is under way there.
+//! 2. It is this pool's, and no newer writer's: otherwise it is not touched.
+//! 3. Its superblocks are erased: it is believed by nobody while it is half old and half new.
+//! 4. It gets every write from now on.
+//! 5. The pool is copied to it, a part at a time, each while nothing writes that part.
+//! 6. It joins (`ledger`).
 
 use super::{
     group::{LegGroup, QUIET},
@@ -16,8 +17,15 @@ use super::{
     link::LegLink,
     superblock::{LEG_DATA, LegRecord},
 };
-use crate::{MonotonicTime, complain};
-use std::{io, sync::Arc, time::Duration};
+use crate::{MonotonicTime, complain, failpoint, stack::quiet_thread};
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::Ordering::{AcqRel, Release},
+    },
+    time::Duration,
+};
 
 /// The number of the copy among those that keep others from a range.
 pub(super) const COPY: WriteNumber = WriteNumber::MAX;
@@ -47,8 +55,14 @@ pub(super) fn keep(group: &Arc<LegGroup>) {
         }
         if beat.elapsed() >= EVERY {
             beat = MonotonicTime::now();
-            if let Some((leg, link)) = returning(group) {
-                bring_up_to_date(group, leg, &link);
+            call_returning(group);
+        }
+        let returned = group.state.lock().returned.take();
+        if let Some((leg, link)) = returned {
+            let is_out = (group.state.lock().ledger.as_ref()).is_some_and(|it| it.is_out(leg));
+            match is_out {
+                true => bring_up_to_date(group, leg, &link),
+                false => link.close(),
             }
         }
     }
@@ -72,8 +86,9 @@ pub(super) fn make_changes(group: &Arc<LegGroup>) {
         crate::failpoint!("legs:change");
         for (leg, link) in links {
             let record = &change.record;
-            match link.write_and_wait(record.offset(), &record.encode(leg)) {
-                Ok(()) => written(group, record, leg),
+            match announce(&link, leg, record) {
+                Ok(None) => written(group, record, leg),
+                Ok(Some(newer)) => return group.end_for(&newer),
                 Err(e) => {
                     group.leg_failed(leg, &link, &e.to_string());
                     break;
@@ -82,6 +97,26 @@ pub(super) fn make_changes(group: &Arc<LegGroup>) {
             crate::failpoint!("legs:change-written");
         }
     }
+}
+
+/// Writes a writer's record to a leg, unless the leg has a newer one of another writer's: that one.
+/// It looks before and after, since the two may write at once, and to one slot.
+pub(super) fn announce(
+    link: &LegLink,
+    leg: usize,
+    record: &LegRecord,
+) -> io::Result<Option<LegRecord>> {
+    let newer = || -> io::Result<Option<LegRecord>> {
+        let mut start = vec![0; LEG_DATA as usize];
+        link.read(0, &mut start)?;
+        let found = LegRecord::newest(&start, leg);
+        Ok(found.filter(|it| it.is_newer_than(record)))
+    };
+    if let Some(found) = newer()? {
+        return Ok(Some(found));
+    }
+    link.write_and_wait(record.offset(), &record.encode(leg))?;
+    newer()
 }
 
 fn written(group: &LegGroup, record: &LegRecord, leg: usize) {
@@ -105,14 +140,32 @@ fn written(group: &LegGroup, record: &LegRecord, leg: usize) {
     }
 }
 
-/// A leg that is in no set and can be reached.
+/// Asks legs that are in no set whether they are back, in a thread of its own: a name that is not
+/// found, or a server that hangs, keeps no change of the set waiting.
+fn call_returning(group: &Arc<LegGroup>) {
+    if group.calling.swap(true, AcqRel) {
+        return;
+    }
+    let calling = Arc::clone(group);
+    let called = quiet_thread("forebay-call", move || {
+        let found = returning(&calling);
+        calling.state.lock().returned = found;
+        calling.calling.store(false, Release);
+        calling.changed.notify_all();
+    });
+    if called.is_err() {
+        group.calling.store(false, Release);
+    }
+}
+
+/// A leg that is in no set, and has been reachable for a while.
 fn returning(group: &LegGroup) -> Option<(usize, Arc<LegLink>)> {
     let out = {
         let mut state = group.state.lock();
         let GroupState { ledger, seats, .. } = &mut *state;
         let ledger = ledger.as_ref()?;
-        let is_quiet = |leg: &usize| ledger.is_out(*leg) && seats[*leg].failed.elapsed() >= QUIET;
-        (0..seats.len()).filter(is_quiet).collect::<Vec<_>>()
+        let is_out = |leg: &usize| ledger.is_out(*leg);
+        (0..seats.len()).filter(is_out).collect::<Vec<_>>()
     };
     let needed = group.bytes().saturating_add(LEG_DATA);
     out.into_iter().find_map(|leg| {
@@ -124,9 +177,23 @@ fn returning(group: &LegGroup) -> Option<(usize, Arc<LegLink>)> {
             _ => link.pipeline().map(|()| link),
         });
         match fit {
-            Ok(link) => Some((leg, link)),
+            Ok(link) => {
+                let mut state = group.state.lock();
+                // It is closed by now, if there is no seat.
+                let seat = state.seats.get_mut(leg);
+                let since = seat.map(|it| *it.reached.get_or_insert_with(MonotonicTime::now));
+                drop(state);
+                let quiet = failpoint::limit("legs-quiet", QUIET);
+                let is_quiet = since.is_some_and(|it| it.elapsed() >= quiet);
+                if !is_quiet {
+                    link.close();
+                }
+                is_quiet.then_some((leg, link))
+            }
             Err(e) => {
-                group.state.lock().seats[leg].why = Some(e.to_string());
+                if let Some(seat) = group.state.lock().seats.get_mut(leg) {
+                    (seat.why, seat.reached) = (Some(e.to_string()), None);
+                }
                 None
             }
         }
@@ -136,9 +203,13 @@ fn returning(group: &LegGroup) -> Option<(usize, Arc<LegLink>)> {
 /// See the module's head, from step 2 on.
 fn bring_up_to_date(group: &Arc<LegGroup>, leg: usize, link: &Arc<LegLink>) {
     crate::failpoint!("legs:returning");
-    if let Err(e) = link.write_and_wait(0, &vec![0; LEG_DATA as usize]) {
-        group.state.lock().seats[leg].why = Some(e.to_string());
-        return;
+    match erase(group, leg, link) {
+        Ok(None) => {}
+        Ok(Some(newer)) => return group.end_for(&newer),
+        Err(e) => {
+            group.state.lock().seats[leg].why = Some(e.to_string());
+            return link.close();
+        }
     }
     {
         let mut state = group.state.lock();
@@ -172,6 +243,39 @@ fn bring_up_to_date(group: &Arc<LegGroup>, leg: usize, link: &Arc<LegLink>) {
     }
     if let Some(ledger) = &mut group.state.lock().ledger {
         ledger.copied(leg);
+    }
+}
+
+/// Erases the superblocks of a leg that returns, unless a newer writer has it: that one's record.
+///
+/// # Errors
+/// It holds something else; it cannot be read or written.
+fn erase(group: &LegGroup, leg: usize, link: &LegLink) -> io::Result<Option<LegRecord>> {
+    let mut start = vec![0; LEG_DATA as usize];
+    link.read(0, &mut start)?;
+    let own = (group.state.lock().ledger.as_ref()).map(|it| *it.record());
+    match LegRecord::newest(&start, leg).zip(own) {
+        Some((found, _)) if found.identity != group.file.identity => {
+            return Err(io::Error::other(format!(
+                "it has another pool ({}): give that one an export of its own",
+                found.identity
+            )));
+        }
+        Some((found, own)) if found.is_newer_than(&own) => return Ok(Some(found)),
+        Some(_) => {}
+        None if start.iter().all(|byte| *byte == 0) => {}
+        None => {
+            return Err(io::Error::other(
+                "it holds something else than this pool: if nothing of that is needed, start its server with an empty export",
+            ));
+        }
+    }
+    link.write_and_wait(0, &vec![0; LEG_DATA as usize])?;
+    // Another machine may have written its own meanwhile.
+    link.read(0, &mut start)?;
+    match start.iter().all(|byte| *byte == 0) {
+        true => Ok(None),
+        false => Err(io::Error::other("another machine writes to it")),
     }
 }
 

@@ -16,13 +16,13 @@ use parking_lot::{Condvar, Mutex};
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use std::{
     collections::HashMap,
-    io::{self, BufReader, IoSlice, Read},
+    io::{self, BufReader, IoSlice, Read, Write},
     net::{Shutdown, TcpStream},
     sync::{
         Arc,
         atomic::{
             AtomicBool,
-            Ordering::{AcqRel, Acquire},
+            Ordering::{AcqRel, Acquire, Release},
         },
     },
     time::Duration,
@@ -89,9 +89,18 @@ impl LegLink {
         let at = address.resolve(insecure)?;
         let mut stream = TcpStream::connect_timeout(&at, answer_limit)?;
         stream.set_nodelay(true)?;
+        // What a killed process had sent is not to arrive behind its successor's writes.
+        rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?;
+        let limit_ms = u32::try_from(answer_limit.as_millis()).unwrap_or(u32::MAX);
+        rustix::net::sockopt::set_tcp_user_timeout(&stream, limit_ms)?;
         stream.set_read_timeout(Some(answer_limit))?;
         stream.set_write_timeout(Some(answer_limit))?;
-        let export = negotiate(&mut stream, address.export()).map_err(|e| match e.kind() {
+        let mut bounded = BoundedStream {
+            stream: &mut stream,
+            begun: MonotonicTime::now(),
+            limit: answer_limit,
+        };
+        let export = negotiate(&mut bounded, address.export()).map_err(|e| match e.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                 nonsense("does not answer: it is no NBD server, or hangs")
             }
@@ -126,6 +135,7 @@ impl LegLink {
             reading.die(&why);
         })
         .map(drop)
+        .inspect_err(|_| self.is_pipelined.store(false, Release))
     }
 
     pub(crate) fn export(&self) -> ExportInfo {
@@ -305,7 +315,6 @@ impl LegLink {
             }
             std::mem::take(&mut state.pending)
         };
-        let _ = rustix::net::sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO));
         let _ = self.stream.shutdown(Shutdown::Both);
         for request in pending.into_values() {
             (request.then)(Err(dead(why)));
@@ -324,11 +333,52 @@ impl LegLink {
         self.die("it was closed");
     }
 
+    fn late(&self) -> io::Error {
+        let limit = self.answer_limit.as_secs_f32();
+        nonsense(&format!(
+            "left a request without an answer for {limit} seconds"
+        ))
+    }
+
     /// Whether an answer is late.
     fn is_late(&self) -> bool {
         let state = self.state.lock();
         let mut pending = state.pending.values();
         pending.any(|request| request.since.elapsed() > self.answer_limit)
+    }
+}
+
+/// A stream on which all that is said takes no longer than a limit.
+struct BoundedStream<'a> {
+    stream: &'a mut TcpStream,
+    begun: MonotonicTime,
+    limit: Duration,
+}
+
+impl BoundedStream<'_> {
+    fn check(&self) -> io::Result<()> {
+        match self.begun.elapsed() > self.limit {
+            true => Err(io::ErrorKind::TimedOut.into()),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Read for BoundedStream<'_> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        self.check()?;
+        self.stream.read(to)
+    }
+}
+
+impl Write for BoundedStream<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.check()?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
     }
 }
 
@@ -339,9 +389,17 @@ fn dead(why: &str) -> io::Error {
 /// Reads answers until there are no more: why.
 fn read_answers(link: &LegLink) -> String {
     let mut from = BufReader::with_capacity(64 << 10, &link.stream);
+    let mut looked = MonotonicTime::now();
     loop {
         if let Err(e) = read_answer(link, &mut from) {
             return e.to_string();
+        }
+        // Other answers may come all the time, and one not.
+        if looked.elapsed() > LOOK {
+            looked = MonotonicTime::now();
+            if link.is_late() {
+                return link.late().to_string();
+            }
         }
     }
 }
@@ -401,7 +459,10 @@ fn fill(
             Ok(0) => return Err(nonsense("closed the connection")),
             Ok(bytes) => {
                 done += bytes;
-                begun.get_or_insert_with(MonotonicTime::now);
+                let begun = *begun.get_or_insert_with(MonotonicTime::now);
+                if done < to.len() && begun.elapsed() > link.answer_limit {
+                    return Err(link.late());
+                }
             }
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(e)
@@ -415,10 +476,7 @@ fn fill(
                 }
                 let is_halting = begun.is_some_and(|it| it.elapsed() > link.answer_limit);
                 if is_halting || link.is_late() {
-                    let limit = link.answer_limit.as_secs_f32();
-                    return Err(nonsense(&format!(
-                        "left a request without an answer for {limit} seconds"
-                    )));
+                    return Err(link.late());
                 }
             }
             Err(e) => return Err(e),

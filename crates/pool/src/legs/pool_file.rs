@@ -4,6 +4,7 @@
 //! ```text
 //! forebay-legs 1
 //! identity 2f1c6a1e-…
+//! bytes 268435456
 //! copies 2
 //! leg nbd://127.0.0.1:10809/forebay
 //! leg nbd://127.0.0.1:10810/forebay
@@ -24,6 +25,8 @@ const BYTES_MAX: usize = 64 << 10;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LegsFile {
     pub(crate) identity: Uuid,
+    /// Of the pool on each leg: what a leg says of that is another machine's word.
+    pub(crate) bytes: u64,
     pub(crate) copies: usize,
     pub(crate) insecure: bool,
     pub(crate) legs: Vec<LegAddress>,
@@ -36,6 +39,7 @@ impl LegsFile {
     /// In words, why there is no such pool.
     pub(crate) fn new(
         legs: &[String],
+        bytes: u64,
         copies: Option<usize>,
         insecure: bool,
     ) -> Result<Self, String> {
@@ -46,6 +50,7 @@ impl LegsFile {
         let copies = copies.unwrap_or(legs.len());
         Self {
             identity: Uuid::new_v4(),
+            bytes,
             copies,
             insecure,
             legs,
@@ -106,10 +111,12 @@ impl LegsFile {
                 "it is of version {found}; this program knows {VERSION}"
             ));
         }
-        let (mut identity, mut copies, mut insecure, mut legs) = (None, None, false, Vec::new());
+        let (mut identity, mut bytes, mut copies) = (None, None, None);
+        let (mut insecure, mut legs) = (false, Vec::new());
         for (word, value) in lines {
             match (word, value.trim()) {
                 ("identity", value) => identity = Uuid::parse_str(value).ok(),
+                ("bytes", value) => bytes = value.parse().ok(),
                 ("copies", value) => copies = value.parse().ok(),
                 ("leg", value) => legs.push(LegAddress::parse(value)?),
                 ("insecure", "yes") => insecure = true,
@@ -121,6 +128,7 @@ impl LegsFile {
         let copies = copies.ok_or("it has no line \"copies N\"")?;
         Self {
             identity,
+            bytes: bytes.ok_or("it has no line \"bytes N\"")?,
             copies,
             insecure,
             legs,
@@ -133,8 +141,8 @@ impl fmt::Display for LegsFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{FIRST}{VERSION}\nidentity {}\ncopies {}",
-            self.identity, self.copies
+            "{FIRST}{VERSION}\nidentity {}\nbytes {}\ncopies {}",
+            self.identity, self.bytes, self.copies
         )?;
         self.legs
             .iter()
@@ -153,7 +161,7 @@ mod tests {
     #[test]
     fn a_pools_file_is_read_as_it_was_written() {
         let legs = ["nbd://127.0.0.1:1/a", "nbd://127.0.0.1:2/a"].map(str::to_owned);
-        let made = LegsFile::new(&legs, None, true).unwrap();
+        let made = LegsFile::new(&legs, 1 << 20, None, true).unwrap();
         assert_eq!(made.copies, 2);
         let read = |text: &str| {
             let file = tempfile::NamedTempFile::new().unwrap();
@@ -169,13 +177,14 @@ mod tests {
             ("copies 2", "copies 3"),
             ("copies 2", ""),
             ("identity", "# "),
+            ("bytes", "# "),
             (":2/a", ":1/a"),
             ("nbd", "ssh"),
         ] {
             let refused = read(&text.replacen(from, to, 1)).unwrap();
             assert!(refused.is_err(), "{from} as {to}");
         }
-        assert!(LegsFile::new(&[], None, false).is_err());
-        assert!(LegsFile::new(&legs, Some(0), false).is_err());
+        assert!(LegsFile::new(&[], 1 << 20, None, false).is_err());
+        assert!(LegsFile::new(&legs, 1 << 20, Some(0), false).is_err());
     }
 }

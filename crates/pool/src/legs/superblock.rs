@@ -39,6 +39,9 @@ pub(crate) const LEG_DATA: u64 = 2 * PAGE;
 /// Generations of one writer: the next one begins at the next multiple, so two writers' differ.
 pub(crate) const TERM: u64 = 1 << 16;
 
+/// No generation is as high: a leg that says so says nonsense, and the next writer's is below 2^63.
+const GENERATION_MAX: u64 = 1 << 62;
+
 /// What a leg's superblock says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LegRecord {
@@ -61,6 +64,11 @@ impl LegRecord {
     /// The slot it is written to.
     pub(crate) fn offset(&self) -> u64 {
         self.generation % 2 * PAGE
+    }
+
+    /// True of a record that another writer wrote later.
+    pub(super) fn is_newer_than(&self, own: &Self) -> bool {
+        self.writer != own.writer && self.generation >= own.generation
     }
 
     /// A whole page, for leg number `leg`.
@@ -107,7 +115,7 @@ impl LegRecord {
             && !found.set.is_empty()
             && found.set.without(LegMask::all(found.legs)).is_empty()
             && found.generation > 0
-            && found.generation < 1 << 62;
+            && found.generation < GENERATION_MAX;
         (is_whole && is_sane).then_some(found)
     }
 

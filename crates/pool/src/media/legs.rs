@@ -5,8 +5,8 @@
 //! the legs: the tables with every store, everything else when it is written back.
 //!
 //! One process has connections to the legs: its *owner*, which opened the pool by its file. It only
-//! reads until it claims a lane; then it becomes the pool's one writer ([`WRITER_LOCK`]). The others
-//! were sent its memory: they *ask* it to write back ([`PostBox`]), and store no tables.
+//! reads until it claims a lane; then it becomes the pool's one writer ([`WRITER_LOCK`]). The
+//! others were sent its memory: they *ask* it to write back ([`PostBox`]), and store no tables.
 #![expect(unsafe_code, reason = "writes from, and reads into, mapped memory")]
 
 mod serve;
@@ -101,7 +101,7 @@ impl LegsMedia {
         Ok(media)
     }
 
-    /// Makes a pool of `bytes` bytes on the legs.
+    /// Makes a pool on the legs.
     ///
     /// # Errors
     /// As [`LegGroup::create`].
@@ -109,16 +109,10 @@ impl LegsMedia {
         path: &Path,
         file: File,
         legs: LegsFile,
-        bytes: u64,
         force: bool,
     ) -> Result<Self, PoolError> {
-        let group = LegGroup::create(
-            &path.display().to_string(),
-            legs,
-            bytes.next_multiple_of(PAGE),
-            force,
-        )
-        .map_err(|e| PoolError::io(path, "making the pool", e))?;
+        let group = LegGroup::create(&path.display().to_string(), legs, force)
+            .map_err(|e| PoolError::io(path, "making the pool", e))?;
         let media = Self::owner(path, file, group)?;
         media
             .own()
@@ -216,7 +210,7 @@ impl LegsMedia {
                 .take_over()
                 .inspect_err(|_| self.file.unlock(WRITER_LOCK))?;
         }
-        self.shared.posts.set_degraded(group.is_degraded());
+        self.shared.tell_degraded(group);
         let (shared, group) = (Arc::clone(&self.shared), Arc::clone(group));
         let is_over = Arc::clone(is_over);
         *server = Some(quiet_thread("forebay-posts", move || {
@@ -403,7 +397,10 @@ impl Media for LegsMedia {
         // SAFETY: the range is checked; the caller keeps others out, and `writing` other threads
         // that load it in or store to the tables.
         let to = unsafe { std::slice::from_raw_parts_mut(to, bytes) };
-        group.read(offset, to)
+        match group.is_writer() {
+            true => group.read_equal(offset, to),
+            false => group.read(offset, to),
+        }
     }
 
     unsafe fn write_back(&self, offset: u64, bytes: u64) -> io::Result<()> {

@@ -7,7 +7,8 @@
 //!
 //! A post's ticket has a count of its uses above the phase, and every step is an exchange of it. So
 //! a member that was stopped for long, and whose post the owner freed, does nothing to the next
-//! use: it asks anew. What a member writes here is not believed: the owner checks the range.
+//! use: it asks anew. Nor is another told of a range that it meant: the owner notes what it wrote.
+//! What a member writes here is not believed: the owner checks the range.
 
 use super::mapped::{Atomics, wait, wake, wake_all};
 use crate::MonotonicTime;
@@ -56,6 +57,10 @@ struct Post {
     bytes: AtomicU64,
     /// An errno, or 0.
     result: AtomicI32,
+    /// What the owner wrote: a member that was stopped right before it posted may have noted
+    /// another range than the one that has the post by then.
+    written_offset: AtomicU64,
+    written_bytes: AtomicU64,
     /// Counts results: the member sleeps on it.
     answered: AtomicU32,
 }
@@ -121,7 +126,10 @@ impl PostBox {
             }
             if ticket % PHASES == DONE {
                 let result = post.result.load(Acquire);
-                return post.free(ticket).then_some(result);
+                let written = [&post.written_offset, &post.written_bytes];
+                let is_it =
+                    written.map(|it| it.load(Acquire)) == [range.start, range.end - range.start];
+                return (post.free(ticket) && is_it).then_some(result);
             }
             if is_orphan() {
                 // Nobody takes it any more; the box ends with those that have it.
@@ -160,6 +168,8 @@ impl PostBox {
     pub(super) fn answer(&self, taken: TakenPost, result: &io::Result<()>) {
         let post = &self.posts[taken.number];
         let errno = (result.as_ref().err()).map_or(0, |e| e.raw_os_error().unwrap_or(libc::EIO));
+        post.written_offset.store(taken.offset, Release);
+        post.written_bytes.store(taken.bytes, Release);
         post.result.store(errno, Release);
         post.step(taken.ticket, DONE);
         post.answered.fetch_add(1, SeqCst);

@@ -115,7 +115,8 @@ impl PoolOptions {
 
     /// In other machines' memory, with a new file that says where.
     fn create_on_legs(&self, path: &Path) -> Result<Pool, PoolError> {
-        let legs = LegsFile::new(&self.legs, self.copies, self.insecure)
+        let bytes = self.bytes.next_multiple_of(PAGE);
+        let legs = LegsFile::new(&self.legs, bytes, self.copies, self.insecure)
             .map_err(|what| PoolError::new(path, PoolErrorKind::BadLegs { what }))?;
         let text = legs.to_string();
         allocate_with(path, text.len() as u64, |file| {
@@ -124,7 +125,7 @@ impl PoolOptions {
         })?;
         let opened = OpenOptions::new().read(true).write(true).open(path);
         let file = opened.map_err(|e| PoolError::io(path, "opening the pool", e));
-        file.and_then(|file| LegsMedia::create(path, file, legs, self.bytes, self.force))
+        file.and_then(|file| LegsMedia::create(path, file, legs, self.force))
             .and_then(|media| self.create_on(path, Arc::new(media)))
             // Whatever fails leaves no half-made pool behind.
             .inspect_err(|_| drop(fs::remove_file(path)))

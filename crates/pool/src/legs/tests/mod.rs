@@ -157,11 +157,14 @@ fn an_export_that_can_be_no_leg_is_refused_with_the_reason() {
 fn servers(count: usize) -> (Vec<FakeServer>, LegsFile) {
     let servers: Vec<_> = (0..count).map(|_| FakeServer::start(LEG_BYTES)).collect();
     let urls: Vec<String> = servers.iter().map(FakeServer::url).collect();
-    (servers, LegsFile::new(&urls, None, false).unwrap())
+    (
+        servers,
+        LegsFile::new(&urls, BYTES as u64, None, false).unwrap(),
+    )
 }
 
 fn create(file: &LegsFile) -> Arc<LegGroup> {
-    LegGroup::create("p", file.clone(), BYTES as u64, false).unwrap()
+    LegGroup::create("p", file.clone(), false).unwrap()
 }
 
 /// Writes a page, and waits.
@@ -183,7 +186,7 @@ fn has(server: &FakeServer, page: usize) -> u8 {
     server.memory.lock()[LEG_DATA as usize + page * 4096]
 }
 
-/// Promise (legs): A leg that fails is named, and what is acknowledged without it is on the others;
+/// Promise (pool): A leg that fails is named, and what is acknowledged without it is on the others;
 /// once it is back it is made complete and counts again.
 #[test]
 fn a_lost_leg_degrades_the_pool_until_it_is_complete_again() {
@@ -219,7 +222,7 @@ fn a_lost_leg_degrades_the_pool_until_it_is_complete_again() {
     }
 }
 
-/// Promise (legs): A recovery believes no leg that was left behind, and says which leg it misses.
+/// Promise (pool): A recovery believes no leg that was left behind, and says which leg it misses.
 #[test]
 fn a_leg_that_was_left_behind_is_not_believed() {
     let (servers, file) = servers(2);
@@ -259,7 +262,7 @@ fn a_leg_that_was_left_behind_is_not_believed() {
     assert!(refused.contains("lost"), "{refused}");
 }
 
-/// Promise (legs): A writer whose pool another machine took over acknowledges nothing more.
+/// Promise (pool): A writer whose pool another machine took over acknowledges nothing more.
 #[test]
 fn a_writer_that_was_taken_over_from_ends() {
     let (servers, file) = servers(2);
@@ -303,7 +306,11 @@ fn a_leg_that_holds_something_or_is_too_small_makes_no_pool() {
     let (servers, file) = servers(2);
     servers[1].memory.lock()[5000] = 1;
     let refused = |file: &LegsFile, bytes: usize| {
-        let made = LegGroup::create("p", file.clone(), bytes as u64, false);
+        let file = LegsFile {
+            bytes: bytes as u64,
+            ..file.clone()
+        };
+        let made = LegGroup::create("p", file, false);
         made.map(drop).unwrap_err().to_string()
     };
     let holds = refused(&file, BYTES);
@@ -314,9 +321,7 @@ fn a_leg_that_holds_something_or_is_too_small_makes_no_pool() {
     assert!(servers[0].memory.lock().iter().all(|byte| *byte == 0));
     let small = refused(&file, BYTES + 4096);
     assert!(small.contains("larger"), "{small}");
-    LegGroup::create("p", file.clone(), BYTES as u64, true)
-        .unwrap()
-        .close();
+    LegGroup::create("p", file.clone(), true).unwrap().close();
     // Another pool's leg in the place of one.
     let (others, other) = super::tests::servers(1);
     create(&other).close();
@@ -329,4 +334,89 @@ fn a_leg_that_holds_something_or_is_too_small_makes_no_pool() {
         .unwrap_err()
         .to_string();
     assert!(wrong.contains(&servers[1].url()), "{wrong}");
+}
+
+/// Promise (pool): A leg that returns with another pool, or with a newer writer's record, is not
+/// written to, and a writer that finds a newer one ends.
+#[test]
+fn a_leg_that_returns_is_looked_at_before_it_is_erased() {
+    let (servers, file) = servers(2);
+    let group = create(&file);
+    write(&group, 0, 1).unwrap();
+    servers[1].stop(false);
+    write(&group, 1, 2).unwrap();
+    // Its server has another pool's leg by now.
+    let own = servers[1].memory.lock().clone();
+    let (others, other) = super::tests::servers(2);
+    create(&other).close();
+    let foreign = others[1].memory.lock().clone();
+    servers[1].memory.lock().copy_from_slice(&foreign);
+    servers[1].go_on();
+    until("a refusal", || group.describe().contains("another pool"));
+    assert!(*servers[1].memory.lock() == foreign);
+    // Cut off from the first leg, another machine took the pool over on the second.
+    servers[1].stop(false);
+    servers[1].memory.lock().copy_from_slice(&own);
+    servers[0].stop(false);
+    servers[1].go_on();
+    let second = LegGroup::open("p", file.clone(), LegMask::of(0)).unwrap();
+    second.take_over().unwrap();
+    write(&second, 3, 4).unwrap();
+    second.close();
+    servers[0].go_on();
+    until("the end of the first", || write(&group, 4, 5).is_err());
+    assert_eq!(has(&servers[1], 3), 4);
+    group.close();
+}
+
+/// Promise (pool): What a writer goes on from is on every leg that counts, also what its dead
+/// predecessor had on one of them only.
+#[test]
+fn what_a_successor_reads_is_on_each_complete_leg() {
+    let (servers, file) = servers(2);
+    let group = create(&file);
+    write(&group, 0, 1).unwrap();
+    group.close();
+    drop(group);
+    // It arrived at the first leg, and was not acknowledged.
+    let at = LEG_DATA as usize + 5 * 4096;
+    servers[0].memory.lock()[at..at + 4096].fill(9);
+    let group = LegGroup::open("p", file, LegMask::NONE).unwrap();
+    group.take_over().unwrap();
+    let mut found = vec![0; 8 * 4096];
+    group.read_equal(0, &mut found).unwrap();
+    assert_eq!(found[5 * 4096], 9);
+    assert_eq!((has(&servers[0], 5), has(&servers[1], 5)), (9, 9));
+    assert!(!group.is_degraded());
+    group.close();
+}
+
+#[test]
+fn an_answer_that_trickles_in_is_late_all_the_same() {
+    let server = FakeServer::start(LEG_BYTES);
+    let link = connect(&server).unwrap();
+    link.pipeline().unwrap();
+    server.set(ServerMood::Trickles);
+    let begun = Instant::now();
+    let error = link.read(0, &mut [0; 64 << 10]).unwrap_err().to_string();
+    assert!(error.contains("without an answer"), "{error}");
+    assert!(begun.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn a_pool_that_is_made_in_the_place_of_another_is_the_newer_one() {
+    let (servers, file) = servers(2);
+    let old = create(&file);
+    write(&old, 0, 1).unwrap();
+    old.close();
+    let urls: Vec<String> = servers.iter().map(FakeServer::url).collect();
+    let anew = LegsFile::new(&urls, BYTES as u64, None, false).unwrap();
+    let group = LegGroup::create("p", anew.clone(), true).unwrap();
+    write(&group, 0, 2).unwrap();
+    group.close();
+    drop(group);
+    assert_eq!(
+        read(&LegGroup::open("p", anew, LegMask::NONE).unwrap(), 0),
+        2
+    );
 }

@@ -46,7 +46,7 @@ fn recovered(path: &Path, owner: Uuid) -> Vec<String> {
         .collect()
 }
 
-/// Promise (legs): What a member committed is recovered on another machine by the pool's file
+/// Promise (pool): What a member committed is recovered on another machine by the pool's file
 /// alone, and the machine before acknowledges nothing more.
 #[test]
 fn what_a_member_committed_is_recovered_on_another_machine() {
@@ -85,7 +85,7 @@ fn what_a_member_committed_is_recovered_on_another_machine() {
     assert_eq!(recovered(&copy, owner), ["one", "two", "three"]);
 }
 
-/// Promise (legs): A leg that fails under a member's commits costs none of them, and one without
+/// Promise (pool): A leg that fails under a member's commits costs none of them, and one without
 /// any leg fails.
 #[test]
 fn a_member_is_told_when_its_pool_has_fewer_copies() {

@@ -28,6 +28,8 @@ pub(super) enum ServerMood {
     Leaves,
     /// Begins an answer and does not end it.
     HalfAnswers,
+    /// Answers byte by byte.
+    Trickles,
 }
 
 /// What it says of its export.
@@ -162,8 +164,17 @@ fn serve(
             },
             _ => {}
         }
-        if stream.write_all(&reply).is_err() {
-            return;
+        let parts: Vec<&[u8]> = match mood {
+            ServerMood::Trickles => reply.chunks(1).collect(),
+            _ => vec![&reply],
+        };
+        for part in parts {
+            if stream.write_all(part).is_err() {
+                return;
+            }
+            if mood == ServerMood::Trickles {
+                thread::sleep(Duration::from_millis(50));
+            }
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What the owner of a pool on legs does for the processes that have its memory: it writes what they
-//! post. docs/legs.md, "Members".
+//! What the owner of a pool on legs does for the processes that have its memory: it writes what
+//! they post. docs/legs.md, "Members".
 #![expect(unsafe_code, reason = "writes from memory that others have, too")]
 
 use super::super::{
@@ -28,6 +28,8 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(super) struct SharedParts {
     pub(super) memory: SharedMapping,
     pub(super) posts: Mapped<PostBox>,
+    /// Held while the group is asked whether it is degraded and the members are told.
+    telling: Mutex<()>,
 }
 
 impl SharedParts {
@@ -37,7 +39,15 @@ impl SharedParts {
         Ok(Self {
             memory: SharedMapping::new(memory, length, MappingKind::Shared)?,
             posts: Mapped::map_from(memory.as_fd(), both, bytes)?,
+            telling: Mutex::default(),
         })
+    }
+
+    /// Tells the members whether the pool lacks a copy. One that was asked later is told later: of
+    /// a write that counts without a leg, the member is to know that before it goes on.
+    pub(super) fn tell_degraded(&self, group: &LegGroup) {
+        let _one = self.telling.lock();
+        self.posts.set_degraded(group.is_degraded());
     }
 }
 
@@ -68,7 +78,7 @@ pub(super) fn serve(shared: &Arc<SharedParts>, group: &Arc<LegGroup>, is_over: &
     let mut ages = PostAges::new();
     while !is_over.load(Acquire) {
         let taken = shared.posts.take(LOOK);
-        shared.posts.set_degraded(group.is_degraded());
+        shared.tell_degraded(group);
         if taken.is_empty() {
             shared.posts.free_left(&mut ages);
         }
@@ -88,7 +98,7 @@ pub(super) fn serve(shared: &Arc<SharedParts>, group: &Arc<LegGroup>, is_over: &
             let (answering, legs) = (Arc::clone(shared), Arc::clone(group));
             let then = move |result: io::Result<()>| {
                 // Before the member is told: it then syncs really.
-                answering.posts.set_degraded(legs.is_degraded());
+                answering.tell_degraded(&legs);
                 answering.posts.answer(post, &result);
             };
             group.write(range.start, bytes, Box::new(then));

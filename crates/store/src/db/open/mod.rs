@@ -35,7 +35,7 @@ use crate::{
     options::{Durability, StoreOptions},
 };
 use arc_swap::ArcSwap;
-use forebay_pool::{Pool, Recovered, media::ProcessMark};
+use forebay_pool::{Pool, PoolPersistence, Recovered, media::ProcessMark};
 use log_end::OpenedLog;
 use parking_lot::Mutex;
 use session::OpeningSession;
@@ -129,6 +129,13 @@ impl Store {
         if matches!(options.durability, Durability::Buffered(_)) && pool.is_none() {
             return Err(StoreError::PoolNeeded {
                 durability: options.durability.to_string(),
+            });
+        }
+        if pool.is_some_and(|it| it.durability() == PoolPersistence::MachineLossOnceCommitted) {
+            let what = "the pool lies in other machines' memory, and a put would not say that a copy is missing there: \
+                        give the store a pool on a disk or on persistent memory";
+            return Err(StoreError::BadOption {
+                what: what.to_owned(),
             });
         }
         let running = RunningThreads::begin()?;
