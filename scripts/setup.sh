@@ -313,6 +313,10 @@ need_tarantool() {
 # need_erlang: what RabbitMQ's package needs.
 need_erlang() {
     local package
+    # Its package starts a server that listens to the network.
+    if [[ ! -e /usr/lib/erlang/bin/erl && -d /run/systemd/system ]]; then
+        die "erlang-base would start epmd, which listens on all addresses. As root: systemctl mask epmd.service epmd.socket && apt-get install erlang-base"
+    fi
     need_debian /usr/lib/erlang/bin/erl erlang-base
     for package in crypto eldap inets mnesia os-mon parsetools public-key runtime-tools ssl syntax-tools tools xmerl; do
         compgen -G "/usr/lib/erlang/lib/${package//-/_}-*" >/dev/null || missing+=("erlang-$package")

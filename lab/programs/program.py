@@ -261,7 +261,7 @@ PROGRAMS = [
         ("/usr/lib/python3/dist-packages/bsddb3",),
         lambda home: ["/usr/bin/python3", str(SESSIONS / "berkeley_session.py"), str(home.data), *home.small("65536")],
     ),
-    Program("wiredtiger", "WiredTigerLog", (WIREDTIGER,), lambda home: [WIREDTIGER, str(home.data)]),
+    Program("wiredtiger", "WiredTigerLog", (WIREDTIGER,), lambda home: [WIREDTIGER, str(home.data)], options=("--profile", "wiredtiger")),
     Program("duckdb", ".wal", (), lambda home: client("duckdb", str(home.data), *home.small("64KB"))),
     Program("firebird", ".fdb", (), lambda home: client("firebird", str(home.data)), options=("--profile", "firebird"), is_made_durably=False),
     Program("openldap", None, (str(peers() / "openldap/usr/sbin/slapd"),), lambda home: client("openldap", home.port), openldap),

@@ -118,7 +118,7 @@ impl KernelView<'_> {
             ),
             (false, _) => seen.loss(
                 SurvivedLoss::PowerCut,
-                "a mirror by DRBD whose peer is not up to date: only this machine has the last writes"
+                "a mirror by DRBD of which one side is not up to date: only the other has the last writes"
                     .to_owned(),
             ),
         })
@@ -155,7 +155,10 @@ impl SeenDevice<'_> {
         }
         let disks = self.read("md/raid_disks");
         let missing: u32 = self.read("md/degraded").parse().unwrap_or(0);
+        // A disk that may be written behind is no second copy yet.
+        let is_behind = !matches!(self.read("md/bitmap/backlog").as_str(), "" | "0");
         let spare = match level.as_str() {
+            "raid1" if is_behind => 0,
             "raid1" => disks
                 .parse::<u32>()
                 .map_or(0, |disks| disks.saturating_sub(1)),
@@ -165,6 +168,10 @@ impl SeenDevice<'_> {
         };
         let what = format!("an array ({level}) of {disks} disks");
         Some(match spare {
+            0 if is_behind => self.loss(
+                SurvivedLoss::PowerCut,
+                format!("{what}, of which one may be written behind"),
+            ),
             0 => self.loss(
                 SurvivedLoss::PowerCut,
                 format!("{what}, lost with any of them"),
@@ -192,10 +199,13 @@ impl SeenDevice<'_> {
             return Some(self.doubtful(SurvivedLoss::Unknown, told.to_owned(), doubt));
         }
         if numbered(self.disk, "rbd").is_some() {
-            return Some(self.loss(
-                SurvivedLoss::Machine,
-                "a volume of Ceph, which other machines keep".to_owned(),
-            ));
+            return Some(
+                self.loss(
+                    SurvivedLoss::Machine,
+                    "a volume of Ceph, which other machines keep in as many copies as its pool has"
+                        .to_owned(),
+                ),
+            );
         }
         let path = fs::canonicalize(&self.at).unwrap_or_default();
         let path = path.to_string_lossy();
@@ -207,9 +217,9 @@ impl SeenDevice<'_> {
             _ => return None,
         };
         Some(self.loss(
-            SurvivedLoss::Machine,
+            SurvivedLoss::Unknown,
             format!(
-                "a volume by {by}: it outlives this machine, and survives what its target does"
+                "a volume by {by}: it survives what its target does, which may be other machines"
             ),
         ))
     }
@@ -269,11 +279,22 @@ impl SeenDevice<'_> {
 
     /// Nothing else is known: a disk of the machine, or of its host.
     fn own(&self) -> DiskLoss {
-        let is_virtual = ["vd", "xvd"].iter().any(|kind| {
+        let is_named = ["vd", "xvd"].iter().any(|kind| {
             let rest = self.disk.strip_prefix(kind);
             rest.is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_lowercase()))
         });
-        match is_virtual {
+        let makers = self.read("device/vendor") + " " + &self.read("device/model");
+        let hosts = ["QEMU", "VMware", "VBOX", "Msft", "Xen"];
+        match is_named || hosts.iter().any(|host| makers.contains(host)) {
+            // Azure's resource disk has the same names as its volumes.
+            true if makers.contains("Msft") => self.doubtful(
+                SurvivedLoss::Unknown,
+                "a disk by this machine's host, perhaps Azure's resource disk".to_owned(),
+                format!(
+                    "{} may be the resource disk, which is gone with this machine: see /dev/disk/cloud",
+                    self.disk
+                ),
+            ),
             true => self.loss(
                 SurvivedLoss::Unknown,
                 "a disk by this machine's host, whose word on power cuts it is".to_owned(),

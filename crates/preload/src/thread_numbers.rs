@@ -2,7 +2,7 @@
 //! number, too, and the supervisor has threads of the program's user. A server that was killed
 //! leaves its number in a file. Where numbers begin anew (a container, another boot), one of these
 //! threads may have it at the next start: PostgreSQL would take it for another server, and refuse
-//! to start. POSIX knows processes only, so a thread of another process is none.
+//! to start. POSIX knows processes only, so a thread of forebay's is none.
 #![expect(unsafe_code, reason = "exports C functions; makes a system call")]
 
 use crate::{
@@ -11,7 +11,11 @@ use crate::{
     kernel,
 };
 use libc::{c_int, pid_t};
-use rustix::io::Errno;
+use rustix::{
+    fs::{Mode, OFlags},
+    io::Errno,
+};
+use std::{ffi::CStr, io::Write};
 
 handlers! {
     fn kill(process: pid_t, signal: c_int) -> c_int;
@@ -20,20 +24,40 @@ handlers! {
     else |real| {
         // SAFETY: our caller's arguments.
         match unsafe { real(process, signal) } {
-            0 if is_thread_of_another(process) => FailedCall::of(Errno::SRCH).with(-1),
+            0 if is_thread_of_forebay(process) => FailedCall::of(Errno::SRCH).with(-1),
             found => found,
         }
     };
 }
 
-/// True if a thread has this number, and neither a process nor a thread of this one.
-fn is_thread_of_another(number: pid_t) -> bool {
+/// True if a thread of forebay's has this number: no process, and no thread of this one. Of others'
+/// threads the kernel's answer stands, on which a program may rely.
+fn is_thread_of_forebay(number: pid_t) -> bool {
     let before = errno();
     let own = rustix::process::getpid().as_raw_nonzero().get();
     // The thread that has its process's number is the first, without which the number is free.
-    let is_another = !has_thread(number, number) && !has_thread(own, number);
+    let is_forebays =
+        !has_thread(number, number) && !has_thread(own, number) && is_forebays(number);
     set_errno(before);
-    is_another
+    is_forebays
+}
+
+/// Whether the thread is called as those of the supervisor and of agents are. False where /proc
+/// does not tell.
+fn is_forebays(thread: pid_t) -> bool {
+    // Without an allocation: it may be a signal's handler that asks.
+    let mut path = [0; 32];
+    let written = write!(&mut path[..], "/proc/{thread}/comm\0");
+    let Some(path) = written
+        .ok()
+        .and_then(|()| CStr::from_bytes_until_nul(&path).ok())
+    else {
+        return false;
+    };
+    let mut name = [0; 16];
+    let read = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        .and_then(|file| rustix::io::read(file, &mut name));
+    read.is_ok() && name.starts_with(b"forebay")
 }
 
 /// Whether the process has that thread. It sends nothing.

@@ -58,6 +58,15 @@ fn a_mirror_survives_a_disk_until_it_has_lost_one() {
             )
             .look("md0")
     };
+    let behind = ShownKernel::new().has(
+        "md0",
+        &[
+            ("md/level", "raid1"),
+            ("md/raid_disks", "2"),
+            ("md/bitmap/backlog", "256"),
+        ],
+    );
+    assert_eq!(behind.survives("md0"), SurvivedLoss::PowerCut);
     let whole = array("raid1", "2", "0");
     assert_eq!(whole.survives, SurvivedLoss::Disk);
     assert_eq!(whole.doubt, None);
@@ -108,8 +117,14 @@ fn volumes_of_other_machines_outlive_this_one() {
         .has("rbd0", &[("size", "1")])
         .has_at("sdc", "devices/platform/host2/session1/target2/block/sdc")
         .has_at("sdd", "devices/pci0/host3/rport-3:0-0/target3/block/sdd");
-    for disk in ["nvme0n1", "nvme1n1", "nvme3n1", "sdb", "rbd0", "sdc", "sdd"] {
+    for disk in ["nvme3n1", "sdb", "rbd0"] {
         assert_eq!(shown.survives(disk), SurvivedLoss::Machine, "{disk}");
+    }
+    // That is the target's to say.
+    for disk in ["nvme0n1", "nvme1n1", "sdc", "sdd"] {
+        let found = shown.look(disk);
+        assert_eq!(found.survives, SurvivedLoss::Unknown, "{disk}");
+        assert!(found.told.contains("target"), "{found:?}");
     }
     // The target is this machine.
     assert_eq!(shown.survives("nvme2n1"), SurvivedLoss::PowerCut);
@@ -142,7 +157,17 @@ fn any_other_disk_is_the_machines_or_its_hosts() {
     let shown = ShownKernel::new()
         .has("sda", &[("removable", "0")])
         .has("vda", &[("removable", "0")])
-        .has("xvdb", &[("removable", "0")]);
+        .has("xvdb", &[("removable", "0")])
+        .has(
+            "sdb",
+            &[("device/vendor", "QEMU"), ("device/model", "QEMU HARDDISK")],
+        )
+        .has(
+            "sdc",
+            &[("device/vendor", "Msft"), ("device/model", "Virtual Disk")],
+        );
+    assert_eq!(shown.survives("sdb"), SurvivedLoss::Unknown);
+    assert!(shown.look("sdc").doubt.unwrap().contains("resource disk"));
     assert_eq!(shown.survives("sda"), SurvivedLoss::PowerCut);
     assert_eq!(shown.survives("vda"), SurvivedLoss::Unknown);
     assert_eq!(shown.survives("xvdb"), SurvivedLoss::Unknown);
