@@ -21,6 +21,9 @@ const VERSION: &str = "1";
 /// It is no larger.
 const BYTES_MAX: usize = 64 << 10;
 
+/// Where a disk wants memory to begin.
+const ALIGNED: usize = 4096;
+
 /// See the module's head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LegsFile {
@@ -80,7 +83,10 @@ impl LegsFile {
     /// # Errors
     /// It cannot be read; or it begins as one, and is none: the inner one, in words.
     pub(crate) fn read(file: &File) -> io::Result<Option<Result<Self, String>>> {
-        let mut bytes = vec![0; BYTES_MAX];
+        // A disk's file may be open with O_DIRECT, which wants the memory aligned.
+        let mut memory = vec![0; BYTES_MAX + ALIGNED];
+        let start = memory.as_ptr().align_offset(ALIGNED);
+        let bytes = &mut memory[start..start + BYTES_MAX];
         let mut length = 0;
         while length < bytes.len() {
             // By the system call: in a program's process the C library's functions are hooked.
