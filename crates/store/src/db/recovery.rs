@@ -60,12 +60,6 @@ pub(super) fn find_end(
     }
 }
 
-/// Where the log in the files ends: before the first bytes that are no record, whatever stands
-/// behind.
-pub(super) fn last_valid(log: &ValueLog, owner: Uuid, from: Lsn) -> Result<Lsn, StoreError> {
-    Ok(find_end(log, owner, from, true)?.0)
-}
-
 /// Looks for something behind the invalid record at `lost`, in `file`, that was only written once
 /// that record was durable.
 fn evidence(
