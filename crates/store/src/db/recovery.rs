@@ -8,7 +8,7 @@
 use super::{StoreCore, sample::op_address};
 use crate::{
     error::StoreError,
-    log::{LogReader, LogTail, ValueLog, VlogFile, WalkStop, ZEROS},
+    log::{LogReader, LogTail, RoomClaim, ValueLog, VlogFile, WalkStop, ZEROS},
     op::ops,
 };
 use forebay_pool::{Lsn, Record};
@@ -155,7 +155,13 @@ impl StoreCore {
             let hash = self.hash(op.key);
             let writers = self.locks.stripe().lock();
             full = self
-                .insert(&writers.active, hash, op.key, op_address(lsn, &op))
+                .insert(
+                    RoomClaim::Put,
+                    &writers.active,
+                    hash,
+                    op.key,
+                    op_address(lsn, &op),
+                )
                 .or(full);
         }
         if full.is_some() {
