@@ -281,6 +281,9 @@ impl Store {
     }
 }
 
+/// A batch's record, and where in it each operation begins and how long it is.
+type EncodedBatch = (Vec<u8>, Vec<(usize, usize)>);
+
 /// How far the writing of a batch has come.
 #[derive(Default)]
 struct BatchAttempt<'s> {
@@ -518,7 +521,7 @@ impl StoreCore {
         &'s self,
         batch: &Batch,
         large: &mut Vec<WrittenValue<'s>>,
-    ) -> Result<(Vec<u8>, Vec<(usize, usize)>), StoreError> {
+    ) -> Result<EncodedBatch, StoreError> {
         // A value too large for the log goes to a file of its own first, so that only its reference
         // must fit.
         let bytes_max = self.tail.payload_max();
