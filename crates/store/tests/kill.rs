@@ -33,6 +33,8 @@ const OPERATIONS: u64 = 1000;
 const KILLS: u64 = 24;
 /// Acknowledged operations at least.
 const ACKNOWLEDGED: usize = 1000;
+/// With so many rounds, of which each has up to 0.7 s, a store acknowledges hardly anything.
+const ROUNDS_MAX: u32 = 400;
 /// Of the tiny stores of the tests.
 const SEGMENT_BYTES: u64 = 64 << 10;
 const ORDER: &str = "FOREBAY_STORE_KILL_TEST";
@@ -208,6 +210,10 @@ fn kill_again_and_again(pool: PoolOptions, longer: u64) {
         if killed >= KILLS && acknowledged > ACKNOWLEDGED {
             break;
         }
+        assert!(
+            round < ROUNDS_MAX,
+            "{killed} kills, {acknowledged} acknowledged operations after {round} rounds"
+        );
         let variant = way(rng.below(7));
         let seed = rng.next();
         // One in four while it opens; the others anywhere up to its close.

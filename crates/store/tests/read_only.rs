@@ -98,10 +98,17 @@ fn a_reader_beside_the_owner_is_as_of_its_look() {
 /// written: key n mod 50 gets n.
 fn look_beside_a_writer(store: &Store, reader: impl Fn() -> ReadOnlyStore, looks: u32) {
     const KEYS: u64 = 50;
-    let (acknowledged, done) = (AtomicU64::new(0), AtomicBool::new(false));
+    // On from what an earlier call wrote.
+    let number = |value: &[u8]| u64::from_be_bytes(value[..8].try_into().unwrap());
+    let pairs = store.scan(ScanRange::all()).unwrap();
+    let before = pairs
+        .map(|pair| number(&pair.unwrap().1))
+        .max()
+        .unwrap_or(0);
+    let (acknowledged, done) = (AtomicU64::new(before), AtomicBool::new(false));
     thread::scope(|scope| {
         scope.spawn(|| {
-            for n in 1u64.. {
+            for n in before + 1.. {
                 if done.load(Relaxed) {
                     break;
                 }
@@ -120,7 +127,7 @@ fn look_beside_a_writer(store: &Store, reader: impl Fn() -> ReadOnlyStore, looks
             let mut found = Vec::new();
             for pair in reader.scan(ScanRange::all()).unwrap() {
                 let (key, value) = pair.unwrap();
-                let n = u64::from_be_bytes(value[..8].try_into().unwrap());
+                let n = number(&value);
                 assert_eq!(key, (n % KEYS).to_be_bytes());
                 found.push(n);
             }
@@ -217,6 +224,116 @@ fn a_pool_that_cannot_be_read_is_named() {
     let refused = options.open_read_only(&nowhere, None).err().unwrap();
     assert!(matches!(refused, StoreError::NotAStore { .. }), "{refused}");
     assert!(!nowhere.exists());
+}
+
+/// Promise (store): A reader serves no older value for an acknowledged one that is damaged.
+#[test]
+fn a_damaged_record_is_no_end_of_the_log_to_a_reader() {
+    let bench = Bench::new();
+    let options = tiny(Durability::Fsync);
+    let store = options.open(bench.path(), None).unwrap();
+    for i in 0..20 {
+        store.put(&key(i), &[b'a'; 1000]).unwrap();
+    }
+    store.put("key 0003", "its last value").unwrap();
+    store.put("behind", "it").unwrap();
+    // Not closed: the log's end is looked for.
+    drop(store);
+    let file = common::value_log_files(&bench.path()).pop().unwrap();
+    let whole = std::fs::read(&file).unwrap();
+    let is_it = |bytes: &[u8]| bytes == b"its last value";
+    let at = whole.windows(14).position(is_it).unwrap();
+    let mut damaged = whole.clone();
+    damaged[at] ^= 1;
+    std::fs::write(&file, damaged).unwrap();
+    for refused in [
+        options.open_read_only(bench.path(), None).err().unwrap(),
+        options.open(bench.path(), None).err().unwrap(),
+    ] {
+        let is_damage = matches!(refused, StoreError::Damaged { .. });
+        assert!(
+            is_damage && refused.to_string().contains("acknowledged"),
+            "{refused}"
+        );
+    }
+    std::fs::write(&file, whole).unwrap();
+    let reader = options.open_read_only(bench.path(), None).unwrap();
+    assert_eq!(reader.get("key 0003").unwrap().unwrap(), "its last value");
+}
+
+/// Promise (store): A reader refuses parts that are not of one moment, as an opening does.
+#[test]
+fn a_reader_refuses_an_index_that_is_newer_than_the_log() {
+    let bench = Bench::new();
+    let options = tiny(Durability::Fsync).close_on_drop(true);
+    let write = |path: &Path| {
+        let store = options.open(path, None).unwrap();
+        (0..300).for_each(|i| store.put(&key(i), &[7; 1000]).unwrap());
+        store.close().unwrap();
+    };
+    let (new, old) = (bench.path(), bench.dir.path().join("old"));
+    write(&new);
+    common::copy_dir(&new, &old);
+    write(&new);
+    std::fs::remove_dir_all(old.join("index")).unwrap();
+    common::copy_dir(&new.join("index"), &old.join("index"));
+    for refused in [
+        options.open_read_only(&old, None).err().unwrap(),
+        options.open(&old, None).err().unwrap(),
+    ] {
+        assert!(
+            matches!(refused, StoreError::NotOneMoment { .. }),
+            "{refused}"
+        );
+    }
+}
+
+/// Promise (store): A refresh does not go over to another store that has come to the same place.
+#[test]
+fn a_refresh_finds_another_store_in_the_directory() {
+    let bench = Bench::new();
+    let options = tiny(Durability::Fsync);
+    let put = |value: &str| {
+        let store = options.open(bench.path(), None).unwrap();
+        store.put("key", value).unwrap();
+        store.close().unwrap();
+    };
+    put("one");
+    let reader = options.open_read_only(bench.path(), None).unwrap();
+    std::fs::rename(bench.path(), bench.dir.path().join("away")).unwrap();
+    put("another");
+    let refused = reader.refresh().unwrap_err();
+    assert!(matches!(refused, StoreError::Replaced { .. }), "{refused}");
+    assert_eq!(reader.get("key").unwrap().unwrap(), "one");
+}
+
+/// Promise (store): When a refresh has returned, all threads read what was acknowledged before it,
+/// however many refresh.
+#[test]
+fn no_refresh_brings_an_earlier_look_back() {
+    within(Duration::from_secs(60), "refreshing", || {
+        let bench = Bench::new();
+        let options = tiny(Durability::NoSync);
+        let store = options.open(bench.path(), None).unwrap();
+        store.increment("count", 1).unwrap();
+        let reader = options.open_read_only(bench.path(), None).unwrap();
+        let count = || {
+            let bytes = reader.get("count").unwrap().unwrap();
+            i64::from_le_bytes(bytes[..].try_into().unwrap())
+        };
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for _ in 0..150 {
+                        let before = store.increment("count", 1).unwrap();
+                        reader.refresh().unwrap();
+                        let seen = count();
+                        assert!(seen >= before, "{seen} after {before}");
+                    }
+                });
+            }
+        });
+    });
 }
 
 /// Promise (store): A value that the owner removed meanwhile is not called damaged.

@@ -7,7 +7,11 @@ mod common;
 use common::{Bench, Rng, files_in, tiny, value_log_files, within};
 use forebay_pool::Pool;
 use forebay_store::{Batch, Durability, ScanRange, Store, StoreError, StoreOptions};
-use std::{collections::BTreeMap, path::Path, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 const SEGMENT: u64 = 64 << 10;
 
@@ -57,6 +61,38 @@ fn nothing_is_drained_and_everything_is_read_from_the_pool() {
     let store = resident(16).open(&path, &pool).unwrap();
     assert_eq!(store.scan(ScanRange::all()).unwrap().count(), 500);
     assert!(store.verify().unwrap().problems.is_empty());
+}
+
+/// Promise (store): A transaction does not wait for room that a snapshot keeps, which may be its
+/// own; the next try is made without it.
+#[test]
+fn a_transaction_does_not_wait_for_its_own_snapshot() {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = pool(17);
+    let store = resident(16).open(dir.path().join("store"), &pool).unwrap();
+    store.put(b"key", &value(0, 1000)).unwrap();
+    let kept = store.snapshot().unwrap();
+    let refused = (0..).find_map(|n| store.put(b"garbage", &value(n, 1000)).err());
+    assert!(
+        matches!(refused, Some(StoreError::Full { .. })),
+        "{refused:?}"
+    );
+    let commit = |_| {
+        let mut tx = store.begin().unwrap();
+        tx.put(b"other", &value(1, 1000)).unwrap();
+        let begun = Instant::now();
+        let refused = tx.commit().unwrap_err();
+        assert!(matches!(refused, StoreError::Full { .. }), "{refused}");
+        begun.elapsed()
+    };
+    // A machine with much else to do may be slow once.
+    let shortest = (0..5).map(commit).min().unwrap();
+    assert!(shortest < Duration::from_millis(400), "{shortest:?}");
+    drop(kept);
+    store
+        .transaction(|tx| tx.put(b"other", &value(1, 1000)))
+        .unwrap();
+    assert!(store.get(b"other").unwrap().unwrap() == value(1, 1000));
 }
 
 #[test]

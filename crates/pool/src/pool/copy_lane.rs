@@ -1,11 +1,15 @@
 //! A copy of a lane's log, for a process that reads beside the lane's owner, or beside what a
 //! killed one left.
 //!
-//! 1. Read the lane's entry, and with it the head of its log.
+//! 1. Read the lane's entry.
 //! 2. Copy its segments. The owner may append meanwhile: a record that it has not published yet is
 //!    no valid one, and ends the log, as in a recovery.
-//! 3. Read the head again. If it is the same, no segment of the log was used again meanwhile, and
-//!    the copy has all that was durable when it was begun. Otherwise try again.
+//! 3. Read the entry again, and walk the log from the head of now. No segment at that or above was
+//!    used again meanwhile, so the copy has all that was durable when it was begun and is not
+//!    drained by now.
+//! 4. Look behind the end for a witness that there was more, as a recovery does. A live owner may
+//!    have written both since the end was copied. So it is copied again; if the log still ends
+//!    there, the pool is damaged.
 //!
 //! Nothing is locked but the pool while the lane is looked up, and nothing is written. What a disk
 //! has is read into this pool's own memory, so this must not be a pool in which a lane was claimed:
@@ -13,25 +17,36 @@
 
 use super::Pool;
 use crate::{
-    error::PoolError,
+    error::{PoolError, PoolErrorKind},
     format::{
         record::{Lsn, Record},
-        segment::{RecordWalk, SegmentHeader, WalkEnd, next_start},
+        segment::{RecordWalk, SegmentHeader, WalkEnd, next_start, witness},
         table::LaneState,
     },
 };
 use std::io;
 use uuid::Uuid;
 
-/// How often it is tried while the owner drains.
+/// How often it is tried while the owner writes, or is another one.
 const TRIES: u32 = 100;
+
+/// A segment of the owner's log, and which it is of the pool.
+struct CopiedSegment {
+    segment: u64,
+    header: SegmentHeader,
+    bytes: Vec<u8>,
+}
 
 /// What a pool had of a lane's log at one moment.
 pub struct LaneCopy {
     state: LaneState,
     end: Lsn,
+    /// Where its next record, or segment, would be.
+    next: Lsn,
+    /// That of its last record.
+    last_epoch: u32,
     /// In the order of the log.
-    segments: Vec<(SegmentHeader, Vec<u8>)>,
+    segments: Vec<CopiedSegment>,
 }
 
 impl LaneCopy {
@@ -58,8 +73,10 @@ impl LaneCopy {
     pub fn read(&self, lsn: Lsn, bytes: usize) -> Option<&[u8]> {
         let behind = self
             .segments
-            .partition_point(|(header, _)| header.start <= lsn);
-        let (header, all) = self.segments.get(behind.checked_sub(1)?)?;
+            .partition_point(|copied| copied.header.start <= lsn);
+        let CopiedSegment {
+            header, bytes: all, ..
+        } = self.segments.get(behind.checked_sub(1)?)?;
         let at = usize::try_from(lsn - header.start).ok()?;
         all.get(at..at.checked_add(bytes)?)
     }
@@ -68,7 +85,18 @@ impl LaneCopy {
     pub fn records(&self) -> impl Iterator<Item = Record<'_>> {
         let epoch = self.state.epoch;
         (self.segments.iter())
-            .flat_map(move |(header, bytes)| RecordWalk::new(bytes, *header, epoch))
+            .flat_map(move |copied| RecordWalk::new(&copied.bytes, copied.header, epoch))
+    }
+}
+
+impl LaneCopy {
+    /// Where the log goes on although it ends there, and a valid record that proves it: in the last
+    /// segment, or in those `beside` the log.
+    fn lost(&self, beside: &[CopiedSegment], owner: Uuid) -> Option<(Lsn, Lsn)> {
+        let last = self.segments.last();
+        let proof = (last.into_iter().chain(beside))
+            .find_map(|copied| witness(&copied.bytes, owner, self.next, self.last_epoch));
+        proof.map(|proof| (self.next, proof.lsn))
     }
 }
 
@@ -80,24 +108,48 @@ impl Pool {
     /// opened for this.
     ///
     /// # Errors
-    /// Of the medium; damage of the tables; an owner that drains so fast that no copy is of one
-    /// moment.
+    /// Of the medium; damage of the tables; [`PoolErrorKind::LostRecords`]. I/O errors of the kind
+    /// `WouldBlock`: the owner was so busy, or so many came one after another, that no copy is of
+    /// one moment.
     pub fn copy_lane(&self, owner: Uuid) -> Result<Option<LaneCopy>, PoolError> {
+        let (mut kept, mut lost_before) = (Vec::new(), None);
         for _ in 0..TRIES {
             let Some((lane, state, segments)) = self.find_lane(owner)? else {
                 return Ok(None);
             };
-            let mut copies = Vec::with_capacity(segments.len());
+            // Those above the head were not used again by now.
+            kept.retain(|copied: &CopiedSegment| copied.header.start >= state.head);
             for segment in segments {
-                copies.extend(self.copy_segment(segment, owner)?);
+                if kept.iter().all(|copied| copied.segment != segment) {
+                    kept.extend(self.copy_segment(segment, owner)?);
+                }
             }
             self.core.load_tables()?;
             let now = self.core.tables().lane(lane).state;
-            if now.is_some_and(|now| now.head == state.head && now.epoch == state.epoch) {
-                return Ok(Some(in_order(state, copies)));
+            let now = now.filter(|now| now.taken && now.owner == owner && now.epoch == state.epoch);
+            let Some(now) = now else {
+                (kept, lost_before) = (Vec::new(), None);
+                continue;
+            };
+            let (mut log, beside, found) = in_order(now, std::mem::take(&mut kept));
+            let lost = log.lost(&beside, owner);
+            match lost {
+                None => return Ok(Some(log)),
+                Some((lsn, witness)) if lost_before == Some(lsn) => {
+                    return Err(self.core.fail(PoolErrorKind::LostRecords {
+                        lane,
+                        lsn,
+                        found,
+                        witness,
+                    }));
+                }
+                Some((lsn, _)) => lost_before = Some(lsn),
             }
+            // All but where the log seems to end, and what was not of it.
+            log.segments.pop();
+            kept = log.segments;
         }
-        let busy = "its owner drains it faster than it is copied; try again";
+        let busy = "its owner writes it faster than it is copied; try again";
         Err(PoolError::io(
             &self.core.path,
             "copying a lane",
@@ -116,11 +168,7 @@ impl Pool {
     }
 
     /// A segment with its header, if it is one of `owner`'s log.
-    fn copy_segment(
-        &self,
-        segment: u64,
-        owner: Uuid,
-    ) -> Result<Option<(SegmentHeader, Vec<u8>)>, PoolError> {
+    fn copy_segment(&self, segment: u64, owner: Uuid) -> Result<Option<CopiedSegment>, PoolError> {
         let geometry = self.geometry();
         self.prepare_segment(segment, false)?;
         self.load_segment(segment)?;
@@ -128,45 +176,67 @@ impl Pool {
         self.core.media.load(geometry.segment(segment), &mut bytes);
         let header = SegmentHeader::decode(&bytes);
         let of_owner = |h: &SegmentHeader| h.owner == owner && h.bytes == geometry.segment_bytes;
-        Ok(header.filter(of_owner).map(|header| (header, bytes)))
+        Ok(header.filter(of_owner).map(|header| CopiedSegment {
+            segment,
+            header,
+            bytes,
+        }))
     }
 }
 
-/// The log that the segments hold from the head on: see `lane::recover`.
-fn in_order(state: LaneState, mut copies: Vec<(SegmentHeader, Vec<u8>)>) -> LaneCopy {
+/// The log that the segments hold from the head on, those that are not of it, and what stands at
+/// its end: see `lane::recover`.
+fn in_order(
+    state: LaneState,
+    mut copies: Vec<CopiedSegment>,
+) -> (LaneCopy, Vec<CopiedSegment>, String) {
     let mut log = LaneCopy {
         state,
         end: state.head,
+        next: state.head,
+        last_epoch: 0,
         segments: Vec::new(),
     };
-    let (mut expected, mut epoch) = (Some(state.head), 0);
+    let mut found = "no segment".to_owned();
+    let mut expected = Some(state.head);
     while let Some(start) = expected.take() {
+        let epochs = log.last_epoch..=state.epoch;
         let next = (copies.iter().enumerate())
-            .filter(|(_, (h, _))| h.start == start && (epoch..=state.epoch).contains(&h.epoch))
-            .max_by_key(|(_, (h, _))| h.epoch);
+            .filter(|(_, c)| c.header.start == start && epochs.contains(&c.header.epoch))
+            .max_by_key(|(_, c)| c.header.epoch);
         let Some((at, _)) = next else {
             break;
         };
-        let (header, bytes) = copies.swap_remove(at);
-        let (end, last) = RecordWalk::new(&bytes, header, state.epoch).finish();
-        epoch = last;
-        log.end = match end {
+        let copied = copies.swap_remove(at);
+        let (end, last) = RecordWalk::new(&copied.bytes, copied.header, state.epoch).finish();
+        log.last_epoch = last;
+        (log.end, log.next) = match end {
             WalkEnd::Sealed(end) => {
                 expected = Some(next_start(end));
-                end
+                "no segment".clone_into(&mut found);
+                (end, next_start(end))
             }
-            WalkEnd::Open(end, _) => end,
+            WalkEnd::Open(end, invalid) => {
+                found = invalid.to_string();
+                (end, end)
+            }
         };
-        log.segments.push((header, bytes));
+        log.segments.push(copied);
     }
-    log
+    (log, copies, found)
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
-    use crate::{ClaimOptions, PoolOptions, format::record::HEADER};
-    use std::io::IoSlice;
+    use super::CopiedSegment;
+    use crate::{
+        ClaimOptions, Pool, PoolErrorKind, PoolOptions,
+        format::record::HEADER,
+        media::{Media, PoolPersistence},
+    };
+    use parking_lot::Mutex;
+    use std::{io::IoSlice, os::unix::fs::FileExt, path::Path, sync::Arc, time::Duration};
     use uuid::Uuid;
 
     /// Promise (pool): A process that copies a lane beside its owner finds each record that was
@@ -213,5 +283,137 @@ mod tests {
             assert!(left < 40 && copy.records().count() == left);
             assert!(copy.read(addresses[0], 100).is_none());
         }
+    }
+
+    /// A medium before which something is done each time that so many bytes are read.
+    struct BusyMedium<F> {
+        inner: Arc<dyn Media>,
+        bytes: usize,
+        meanwhile: F,
+    }
+
+    impl<F> BusyMedium<F> {
+        fn noted(&self, _: &[IoSlice<'_>], _: usize) {}
+    }
+
+    #[expect(unsafe_code, reason = "implements the trait's unsafe methods")]
+    impl<F: Fn() + Send + Sync + 'static> Media for BusyMedium<F> {
+        crate::forward_media!(medium inner then noted);
+
+        fn durability(&self) -> PoolPersistence {
+            self.inner.durability()
+        }
+
+        fn describe(&self) -> String {
+            self.inner.describe()
+        }
+
+        fn fence(&self) {
+            self.inner.fence();
+        }
+
+        fn is_free(&self, lock: u32) -> std::io::Result<bool> {
+            self.inner.is_free(lock)
+        }
+
+        fn load(&self, offset: u64, to: &mut [u8]) {
+            if to.len() == self.bytes {
+                (self.meanwhile)();
+            }
+            self.inner.load(offset, to);
+        }
+    }
+
+    fn pool(path: &Path) -> Pool {
+        let options = PoolOptions::new().size(1 << 20).lanes(4);
+        let options = options.segment_size(64 << 10).emulated(true);
+        options.create(path).unwrap()
+    }
+
+    /// Promise (pool): A lane is copied while its owner drains it at any pace.
+    #[test]
+    fn a_lane_is_copied_beside_an_owner_that_never_rests() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        let owner = Uuid::new_v4();
+        let (lane, _) = (pool(&path).claim(owner, &ClaimOptions::new().segments(4))).unwrap();
+        let lane = Arc::new(lane);
+        let addresses = Arc::new(Mutex::new(Vec::new()));
+        let meanwhile = {
+            let (lane, addresses) = (Arc::clone(&lane), Arc::clone(&addresses));
+            move || {
+                // More than a segment, and away with one.
+                for _ in 0..25 {
+                    let lsn = lane.append(7, &[IoSlice::new(&[7; 3000])]).unwrap();
+                    addresses.lock().push(lsn);
+                }
+                while let Some(sealed) = lane.take_sealed(Duration::ZERO) {
+                    sealed.release();
+                }
+            }
+        };
+        let looking = PoolOptions::new().open(&path).unwrap();
+        let looking = looking.on_layer(|inner| {
+            let bytes = 64 << 10;
+            Arc::new(BusyMedium {
+                inner,
+                bytes,
+                meanwhile,
+            })
+        });
+        for _ in 0..20 {
+            let before = addresses.lock().clone();
+            let copy = looking.copy_lane(owner).unwrap().unwrap();
+            let found: Vec<_> = copy.records().map(|record| record.header.lsn).collect();
+            let due = before.iter().filter(|lsn| **lsn >= copy.head());
+            assert!(due.into_iter().all(|lsn| found.contains(lsn)));
+            assert!(copy.end() >= copy.head());
+        }
+    }
+
+    /// Promise (pool): A damaged record that others were written behind is no end of the log to a
+    /// reader either.
+    #[test]
+    fn a_copy_of_a_lane_that_lost_records_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        let owner = Uuid::new_v4();
+        let pool = pool(&path);
+        let (lane, _) = pool.claim(owner, &ClaimOptions::new().segments(4)).unwrap();
+        let append = |_| lane.append(7, &[IoSlice::new(&[7; 3000])]).unwrap();
+        let addresses: Vec<u64> = (0..40).map(append).collect();
+        let looking = PoolOptions::new().open(&path).unwrap();
+        let copy = looking.copy_lane(owner).unwrap().unwrap();
+        assert_eq!((copy.segments.len(), copy.records().count()), (2, 40));
+        let place_of = |lsn: u64| {
+            let holds = |c: &&CopiedSegment| c.header.start <= lsn;
+            let copied = copy.segments.iter().rfind(holds).unwrap();
+            pool.geometry().segment(copied.segment) + lsn - copied.header.start
+        };
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        // A record, and the whole first segment by its header.
+        for at in [
+            place_of(addresses[5]),
+            place_of(copy.segments[0].header.start),
+        ] {
+            let mut right = [0; 100];
+            looking.core.media.load(at, &mut right);
+            file.write_all_at(&[0xa5; 100], at).unwrap();
+            let lost = looking.copy_lane(owner).err().unwrap();
+            let is_lost = matches!(lost.kind, PoolErrorKind::LostRecords { .. });
+            assert!(is_lost, "{lost}");
+            file.write_all_at(&right, at).unwrap();
+            assert_eq!(
+                looking.copy_lane(owner).unwrap().unwrap().records().count(),
+                40
+            );
+        }
+        // The last one may never have been whole.
+        let last = place_of(addresses[39]);
+        file.write_all_at(&[0xa5; 100], last).unwrap();
+        assert_eq!(
+            looking.copy_lane(owner).unwrap().unwrap().records().count(),
+            39
+        );
     }
 }

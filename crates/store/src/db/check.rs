@@ -61,28 +61,39 @@ impl Contradiction {
     }
 }
 
+/// Refuses what was found, if anything.
+fn refuse(dir: &Path, mut found: Vec<Contradiction>) -> Result<(), StoreError> {
+    if found.is_empty() {
+        return Ok(());
+    }
+    if let [one] = &mut found[..]
+        && let Some(error) = one.alone.take()
+    {
+        return Err(error);
+    }
+    let join = |part: fn(&Contradiction) -> &String| {
+        let mut parts: Vec<&str> = found.iter().map(|c| &**part(c)).collect();
+        parts.dedup();
+        parts.join("; ")
+    };
+    Err(StoreError::NotOneMoment {
+        dir: dir.to_owned(),
+        found: join(|c| &c.found),
+        gives_up: join(|c| &c.gives_up),
+    })
+}
+
 impl StoreParts<'_> {
     /// Refuses parts that contradict each other, naming what `salvage` would give up.
     pub(super) fn refuse_contradictions(&self, dir: &Path) -> Result<(), StoreError> {
-        let mut found = self.contradictions()?;
-        if found.is_empty() {
-            return Ok(());
-        }
-        if let [one] = &mut found[..]
-            && let Some(error) = one.alone.take()
-        {
-            return Err(error);
-        }
-        let join = |part: fn(&Contradiction) -> &String| {
-            let mut parts: Vec<&str> = found.iter().map(|c| &**part(c)).collect();
-            parts.dedup();
-            parts.join("; ")
-        };
-        Err(StoreError::NotOneMoment {
-            dir: dir.to_owned(),
-            found: join(|c| &c.found),
-            gives_up: join(|c| &c.gives_up),
-        })
+        refuse(dir, self.contradictions()?)
+    }
+
+    /// The same beside an owner whose log goes on in a lane: what can be told although the files
+    /// and a copy of the lane are of two moments.
+    pub(super) fn refuse_contradictions_beside(&self, dir: &Path) -> Result<(), StoreError> {
+        let found = self.files_unknown().into_iter().chain(self.index_older());
+        refuse(dir, found.collect())
     }
 
     /// Everything that contradicts itself.

@@ -8,16 +8,19 @@
 
 use super::range::ScanRange;
 use parking_lot::{Mutex, RwLock};
-use std::sync::{
-    Arc,
-    atomic::{
-        AtomicUsize,
-        Ordering::{Relaxed, SeqCst},
-        fence,
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicUsize,
+            Ordering::{Relaxed, SeqCst},
+            fence,
+        },
     },
 };
 
-/// Keys that a watch notes. With more it is known to be in vain.
+/// Keys that a watch notes at a time. With more it is known to be in vain.
 pub(super) const NOTED_MAX: usize = 1024;
 
 /// All watches of a store.
@@ -31,7 +34,15 @@ pub(super) struct RangeWatches {
 /// What one watch watches, and what was written there since it began.
 struct WatchedRanges {
     ranges: Vec<ScanRange>,
-    written: Mutex<Vec<Vec<u8>>>,
+    written: Mutex<NotedKeys>,
+}
+
+/// Keys that were written.
+#[derive(Default)]
+pub(super) struct NotedKeys {
+    pub(super) keys: BTreeSet<Vec<u8>>,
+    /// One that was written beside them, if there were too many.
+    pub(super) not_noted: Option<Vec<u8>>,
 }
 
 impl RangeWatches {
@@ -48,8 +59,10 @@ impl RangeWatches {
         for watched in self.watched.read().iter() {
             if watched.ranges.iter().any(|range| range.contains(key)) {
                 let mut written = watched.written.lock();
-                if written.len() < NOTED_MAX {
-                    written.push(key.to_vec());
+                if written.keys.len() < NOTED_MAX {
+                    written.keys.insert(key.to_vec());
+                } else if !written.keys.contains(key) {
+                    written.not_noted.get_or_insert_with(|| key.to_vec());
                 }
             }
         }
@@ -75,10 +88,10 @@ pub(super) struct RangeWatch<'w> {
 }
 
 impl RangeWatch<'_> {
-    /// The keys of its ranges that were written since it began, as far as it notes them. A writer
-    /// notes its key while it holds its stripe.
-    pub(super) fn written(&self) -> Vec<Vec<u8>> {
-        self.watched.written.lock().clone()
+    /// The keys of its ranges that were written since it began, or since this was asked last. A
+    /// writer notes its key while it holds the key's lock and its stripe, before it inserts.
+    pub(super) fn take(&self) -> NotedKeys {
+        std::mem::take(&mut *self.watched.written.lock())
     }
 }
 
@@ -105,11 +118,21 @@ mod tests {
             assert!(watches.is_any());
             watches.note(key.as_bytes());
         }
-        assert_eq!(first.written(), [&b"b"[..], b"c", b"x/1"]);
-        assert_eq!(second.written().len(), 6);
+        let noted: Vec<_> = first.take().keys.into_iter().collect();
+        assert_eq!(noted, [&b"b"[..], b"c", b"x/1"]);
+        assert_eq!(second.take().keys.len(), 6);
         drop(second);
-        (0..2 * NOTED_MAX).for_each(|_| watches.note(b"c"));
-        assert_eq!(first.written().len(), NOTED_MAX);
+        assert!(first.take().keys.is_empty());
+        let key = |i: usize| format!("c{i:05}");
+        for i in 0..NOTED_MAX {
+            watches.note(key(i).as_bytes());
+            watches.note(key(i / 2).as_bytes());
+        }
+        assert!(first.watched.written.lock().not_noted.is_none());
+        watches.note(key(NOTED_MAX).as_bytes());
+        let noted = first.take();
+        assert_eq!(noted.keys.len(), NOTED_MAX);
+        assert_eq!(noted.not_noted, Some(key(NOTED_MAX).into_bytes()));
         drop(first);
         assert!(!watches.is_any() && watches.watched.read().is_empty());
     }

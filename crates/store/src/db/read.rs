@@ -353,6 +353,10 @@ impl StoreCore {
             WaitPolicy::No => file.read_cached(address.lsn, buffer),
         };
         match read {
+            // A later session may have cut the file.
+            Err(StoreError::Damaged { .. }) if self.is_outdated() => {
+                Err(self.outdated(address.lsn, "was cut off"))
+            }
             // Unlinked since it was looked up, and not open.
             Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                 Ok(false)
@@ -380,6 +384,11 @@ impl StoreCore {
         Ok(op)
     }
 
+    /// True of a reader's look, if there is a later manifest.
+    fn is_outdated(&self) -> bool {
+        matches!(self.tail, LogTail::ReadOnly(_)) && !self.log.is_current()
+    }
+
     /// To a reader: what is at `lsn` is not what it was when it looked.
     fn outdated(&self, lsn: Lsn, what: &str) -> StoreError {
         StoreError::Outdated {
@@ -390,7 +399,7 @@ impl StoreCore {
 
     fn unreadable(&self, address: RecordAddress, found: impl std::fmt::Display) -> StoreError {
         // A later session may have cut off what was not in the pool any more.
-        if matches!(self.tail, LogTail::ReadOnly(_)) && !self.log.is_current() {
+        if self.is_outdated() {
             return self.outdated(address.lsn, "was cut off");
         }
         let file = self.log.find(address.lsn);

@@ -1,10 +1,10 @@
 //! [`ReadOnlyStore`]: a store that another process has open, or none, read as it was at one moment.
 //! docs/store-format.md, "Reading beside the owner".
 //!
-//! Nothing is locked, claimed or written. A *look* ([`open::look`](super::open)) opens the parts
-//! and replays the log's end into a memtable of its own. It is of one moment if the manifest is the
-//! same before and after; otherwise the owner was at work, and it is done again.
-//! [`ReadOnlyStore::refresh`] looks once more.
+//! Nothing in the directory is locked, claimed or written; a pool is opened as any. A *look*
+//! ([`open::look`](super::open)) opens the parts and replays the log's end into a memtable of its
+//! own. It is of one moment if the manifest is the same before and after; otherwise the owner was
+//! at work, and it is done again. [`ReadOnlyStore::refresh`] looks once more.
 //!
 //! The owner knows nothing of its readers, and removes files as ever. A reader holds the index's
 //! tables open, and the value-log files as far as its descriptors go: what is unlinked is read all
@@ -15,6 +15,7 @@ use super::{Scan, ScanRange, Snapshot, StoreCore, Value};
 use crate::{error::StoreError, options::StoreOptions, stats::Stats};
 use arc_swap::ArcSwap;
 use forebay_pool::Pool;
+use parking_lot::Mutex;
 use std::{
     ops::RangeBounds,
     path::{Path, PathBuf},
@@ -24,26 +25,41 @@ use std::{
 /// A store that is only read, by any number of processes, whether one has it open or none. Made by
 /// [`StoreOptions::open_read_only`].
 ///
-/// It is the store as of its last look: what was durable then. A [`snapshot`](Self::snapshot) or
+/// It is the store as of its last look. A [`snapshot`](Self::snapshot) or
 /// scan stays at its look when the next one is taken.
 pub struct ReadOnlyStore {
     dir: PathBuf,
     options: StoreOptions,
     pool: Option<Pool>,
     core: ArcSwap<StoreCore>,
+    /// Held while one looks: an earlier look never comes in the place of a later one.
+    looking: Mutex<()>,
 }
 
 impl StoreOptions {
     /// Opens the store in `dir` for reading alone: beside the process that has it open, beside what
-    /// a killed one left, or on a read-only file system. Nothing in the directory is changed.
+    /// a killed one left, or, if nothing of it is in a pool, on a read-only file system. Nothing in
+    /// the directory is locked or changed.
     ///
-    /// It is the store as of its last durable point: everything that was acknowledged before, but
-    /// for puts that are not committed yet. A pool that holds the log's end is found by the
-    /// manifest, or is the `pool` that is given; it is opened anew for reading. What the pool has
-    /// of the log is copied to memory, all of a [resident](Self::resident) one.
+    /// It has everything that was acknowledged before, and at most what was being written:
+    ///
+    /// * with a pool in memory: what was appended, which is durable;
+    /// * with a pool on a disk: what was committed. Without [`commit_puts`](Self::commit_puts), not
+    ///   the puts behind the last commit;
+    /// * with [`Durability::Fsync`](crate::Durability) and
+    ///   [`Durability::NoSync`](crate::Durability): what was written to the files, also before it
+    ///   is synced. A power cut may take that back.
+    ///
+    /// A pool that holds the log's end is found by the manifest, or is the `pool` that is given.
+    /// What it has of the log is copied to memory, all of a [resident](Self::resident) one. It is
+    /// opened as any pool: for reading and writing, so not by who may not write to it, nor on a
+    /// read-only file system. A damaged copy of its superblock is repaired, and its lock is held
+    /// for a moment at each look; who stops a reader just then stops claims of lanes, too.
     ///
     /// # Errors
-    /// [`StoreError::NotAStore`]; [`StoreError::DataInPool`] if the pool cannot be read; damage.
+    /// [`StoreError::NotAStore`]; [`StoreError::DataInPool`] if the pool cannot be read; damage and
+    /// [`StoreError::NotOneMoment`], as an opening. [`StoreError::Outdated`] if the owner's files
+    /// change all the time.
     ///
     /// ```
     /// use forebay_pool::PoolOptions;
@@ -70,12 +86,13 @@ impl StoreOptions {
     ) -> Result<ReadOnlyStore, StoreError> {
         let (dir, pool) = (dir.as_ref().to_owned(), pool.into().cloned());
         let options = self.clone().salvage(false);
-        let core = StoreCore::as_of_now(&options, &dir, pool.as_ref())?;
+        let core = StoreCore::as_of_now(&options, &dir, pool.as_ref(), None)?;
         Ok(ReadOnlyStore {
             dir,
             options,
             pool,
             core: ArcSwap::from_pointee(core),
+            looking: Mutex::default(),
         })
     }
 }
@@ -87,10 +104,14 @@ impl ReadOnlyStore {
     /// It costs what an opening does, which grows with what the index does not cover yet. Space of
     /// files that the owner removed is given back, unless a snapshot or scan of before is open.
     ///
+    /// Of several threads that refresh, one looks after the other.
+    ///
     /// # Errors
-    /// As [`StoreOptions::open_read_only`].
+    /// As [`StoreOptions::open_read_only`]; [`StoreError::Replaced`] if another store is there now.
     pub fn refresh(&self) -> Result<(), StoreError> {
-        let core = StoreCore::as_of_now(&self.options, &self.dir, self.pool.as_ref())?;
+        let _one_at_a_time = self.looking.lock();
+        let one = Some(self.core.load().uuid);
+        let core = StoreCore::as_of_now(&self.options, &self.dir, self.pool.as_ref(), one)?;
         self.core.store(Arc::new(core));
         Ok(())
     }

@@ -8,7 +8,7 @@
 use super::{StoreCore, sample::op_address};
 use crate::{
     error::StoreError,
-    log::{LogReader, LogTail, ValueLog, VlogFile, WalkStop, ZEROS},
+    log::{LogReader, LogTail, RoomClaim, ValueLog, VlogFile, WalkStop, ZEROS},
     op::ops,
 };
 use forebay_pool::{Lsn, Record};
@@ -58,12 +58,6 @@ pub(super) fn find_end(
             None => Ok(end),
         },
     }
-}
-
-/// Where the log in the files ends: before the first bytes that are no record, whatever stands
-/// behind.
-pub(super) fn last_valid(log: &ValueLog, owner: Uuid, from: Lsn) -> Result<Lsn, StoreError> {
-    Ok(find_end(log, owner, from, true)?.0)
 }
 
 /// Looks for something behind the invalid record at `lost`, in `file`, that was only written once
@@ -161,7 +155,13 @@ impl StoreCore {
             let hash = self.hash(op.key);
             let writers = self.locks.stripe().lock();
             full = self
-                .insert(&writers.active, hash, op.key, op_address(lsn, &op))
+                .insert(
+                    RoomClaim::Put,
+                    &writers.active,
+                    hash,
+                    op.key,
+                    op_address(lsn, &op),
+                )
                 .or(full);
         }
         if full.is_some() {

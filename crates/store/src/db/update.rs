@@ -8,12 +8,15 @@ use super::{
     write::check_key,
 };
 use crate::{error::StoreError, index::RecordAddress};
+use forebay_pool::Lsn;
 use std::cell::RefCell;
 
 /// What comes in the place of a value.
 enum Replacement {
-    /// Nothing: it stays.
+    /// Nothing: it stays, and that is no write.
     Kept,
+    /// It itself: a write that need not be done again.
+    Same,
     Value(Vec<u8>),
     Deleted,
 }
@@ -49,7 +52,8 @@ impl Store {
     ) -> Result<bool, StoreError> {
         self.shared.replace(key.as_ref(), |present| {
             let as_expected = present == expected;
-            let new = match as_expected && new != present {
+            let new = match as_expected {
+                true if new == present => Replacement::Same,
                 true => new.map(<[u8]>::to_vec).into(),
                 false => Replacement::Kept,
             };
@@ -84,7 +88,7 @@ impl Store {
         self.shared.replace(key.as_ref(), |present| {
             let merged = merge(present);
             let new = match merged.as_deref() == present {
-                true => Replacement::Kept,
+                true => Replacement::Same,
                 false => merged.clone().into(),
             };
             Ok((new, merged))
@@ -156,6 +160,7 @@ impl StoreCore {
             };
             let written = match new {
                 Replacement::Kept => true,
+                Replacement::Same => self.commit_present(address).map(|()| true)?,
                 Replacement::Value(value) => self.put_if(key, &value, &still)?,
                 Replacement::Deleted => self.delete_if(key, &still)?,
             };
@@ -166,6 +171,15 @@ impl StoreCore {
                 return Ok(done);
             }
         }
+    }
+
+    /// Makes what was read as durable as a write of it: another's may be seen before it is
+    /// committed. Without an address, as a delete that was seen: all that was written.
+    fn commit_present(&self, address: Option<RecordAddress>) -> Result<(), StoreError> {
+        self.commit_put(match address {
+            Some(address) => address.lsn + u64::from(address.len.max(1)) - 1,
+            None => Lsn::MAX - 1,
+        })
     }
 
     /// The key's value, and where it is.
@@ -190,5 +204,55 @@ impl StoreCore {
             || StoreError::damaged(&self.dir, "a key is nowhere"),
             |at| self.missing(at),
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        Durability, StoreOptions,
+        index::ValueForm,
+        log::RoomClaim,
+        op::{KIND_DELETE, KIND_PUT},
+    };
+    use forebay_pool::PoolOptions;
+
+    /// Promise (store): A swap or update that leaves a value as it is has made it durable, although
+    /// another thread wrote it and has not committed it yet.
+    #[test]
+    fn what_is_left_as_it_is_is_durable() {
+        let dir = tempfile::tempdir_in(".").unwrap();
+        let pool = PoolOptions::new().on_disk(true).size(4 << 20);
+        let pool = pool.segment_size(64 << 10).lanes(4);
+        let pool = pool.create(dir.path().join("pool")).unwrap();
+        let options = StoreOptions::new().durability(Durability::DOUBLE);
+        let path = dir.path().join("store");
+        let store = options.open(&path, &pool).unwrap();
+        let on_disk = |key: &str| {
+            let reader = options.open_read_only(&path, None).unwrap();
+            reader.get(key).unwrap().map(|value| value.into_vec())
+        };
+        // As a writer that was not there yet to commit.
+        let write = |kind, key: &str, value: &[u8], form| {
+            let shared = &store.shared;
+            let written =
+                shared.write_one(RoomClaim::Put, kind, key.as_bytes(), value, form, || true);
+            assert!(written.unwrap().is_some());
+        };
+        write(KIND_PUT, "key", b"value", ValueForm::Record);
+        assert_eq!(on_disk("key"), None);
+        assert!(!store.compare_and_swap("key", Some(b"other"), None).unwrap());
+        let same = Some(&b"value"[..]);
+        assert!(store.compare_and_swap("key", same, same).unwrap());
+        assert_eq!(on_disk("key").as_deref(), same);
+        write(KIND_PUT, "other", b"value", ValueForm::Record);
+        store
+            .update("other", |value| value.map(<[u8]>::to_vec))
+            .unwrap();
+        assert_eq!(on_disk("other").as_deref(), same);
+        write(KIND_DELETE, "key", &[], ValueForm::Tombstone);
+        assert_eq!(on_disk("key").as_deref(), same);
+        assert!(store.compare_and_swap("key", None, None).unwrap());
+        assert_eq!(on_disk("key"), None);
     }
 }

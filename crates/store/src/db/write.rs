@@ -26,7 +26,7 @@ use crate::{
     op::{KEY_LENGTH, KIND_BATCH, KIND_DELETE, KIND_LARGE, KIND_PUT, LargeRef, op_bytes, push_op},
 };
 use forebay_pool::{Lsn, format::record::HEADER};
-use std::io::IoSlice;
+use std::{io::IoSlice, time::Duration};
 
 /// Operations that are written as one: all of them are durable and visible, or none.
 ///
@@ -281,6 +281,18 @@ impl Store {
     }
 }
 
+/// A batch's record, and where in it each operation begins and how long it is.
+type EncodedBatch = (Vec<u8>, Vec<(usize, usize)>);
+
+/// How far the writing of a batch has come.
+#[derive(Default)]
+struct BatchAttempt<'s> {
+    /// Its large values, which are kept from collection until it is in the memtable.
+    large: Vec<WrittenValue<'s>>,
+    /// Its record was appended, or that failed: what of it is in the log the error says.
+    appended: bool,
+}
+
 impl StoreCore {
     fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         self.put_if(key, value, &|| true).map(drop)
@@ -357,7 +369,7 @@ impl StoreCore {
 
     /// Step 5.
     #[inline]
-    fn commit_put(&self, lsn: Lsn) -> Result<(), StoreError> {
+    pub(super) fn commit_put(&self, lsn: Lsn) -> Result<(), StoreError> {
         match self.commits_puts {
             true => self.tail.commit(lsn),
             false => Ok(()),
@@ -374,6 +386,22 @@ impl StoreCore {
         loop {
             match write() {
                 Err(StoreError::Full { .. }) => self.wait_for_room(claim)?,
+                done => return done,
+            }
+        }
+    }
+
+    /// The same for a transaction, whose own snapshot may keep all that could be given back: that
+    /// is not waited for.
+    fn with_room_beside_a_snapshot<T>(
+        &self,
+        mut write: impl FnMut() -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        loop {
+            match write() {
+                Err(StoreError::Full { .. }) => {
+                    self.wait_for_room_kept(RoomClaim::Put, Duration::ZERO)?;
+                }
                 done => return done,
             }
         }
@@ -405,7 +433,8 @@ impl StoreCore {
             let lsn = self.tail.append(claim, kind, &parts)?;
             writers.writes += 1;
             let address = record_at(lsn, payload, form);
-            (lsn, self.insert(&writers.active, hash, key, address))
+            let full = self.insert(claim, &writers.active, hash, key, address);
+            (lsn, full)
         };
         if let Some(chunk) = full {
             self.freeze_full(chunk);
@@ -417,13 +446,15 @@ impl StoreCore {
     #[inline]
     pub(super) fn insert(
         &self,
+        claim: RoomClaim,
         active: &Chunk,
         hash: u64,
         key: &[u8],
         address: RecordAddress,
     ) -> Option<Lsn> {
         let keep_below = self.snapshots().keep_below();
-        if self.range_watches.is_any() {
+        // A copy of the collector changes no value.
+        if !claim.is_copy() && self.range_watches.is_any() {
             self.range_watches.note(key);
         }
         let full = active.insert(hash, key, address, keep_below)
@@ -475,22 +506,22 @@ impl StoreCore {
         batch: &Batch,
         check: Option<&CommitCheck<'_>>,
     ) -> Result<(), StoreError> {
-        let mut large = Vec::new();
-        let done = self.log_batch(batch, check, &mut large);
-        if done.as_ref().is_err_and(StoreError::nothing_logged) {
+        let mut attempt = BatchAttempt::default();
+        let done = self.log_batch(batch, check, &mut attempt);
+        let BatchAttempt { large, appended } = attempt;
+        if (done.as_ref()).is_err_and(|error| !appended || error.nothing_logged()) {
             large.into_iter().for_each(WrittenValue::discard);
         }
         done
     }
 
-    /// Writes a batch; its large values, which are kept from collection until it is in the
-    /// memtable, go to `large`.
-    fn log_batch<'s>(
+    /// A batch's record, and where in it its operations are. Its large values, which are kept from
+    /// collection as long as they are in `large`, go to files of their own.
+    fn encode_batch<'s>(
         &'s self,
         batch: &Batch,
-        check: Option<&CommitCheck<'_>>,
         large: &mut Vec<WrittenValue<'s>>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<EncodedBatch, StoreError> {
         // A value too large for the log goes to a file of its own first, so that only its reference
         // must fit.
         let bytes_max = self.tail.payload_max();
@@ -516,20 +547,38 @@ impl StoreCore {
             };
             places.push(place);
         }
+        Ok((payload, places))
+    }
+
+    /// Writes a batch, and notes in `attempt` how far that came.
+    fn log_batch<'s>(
+        &'s self,
+        batch: &Batch,
+        check: Option<&CommitCheck<'_>>,
+        attempt: &mut BatchAttempt<'s>,
+    ) -> Result<(), StoreError> {
+        let (payload, places) = self.encode_batch(batch, &mut attempt.large)?;
         let hashes: Vec<u64> = batch.ops.iter().map(|(key, _)| self.hash(key)).collect();
-        let (lsn, mut writers, keys) = self
-            .with_room(RoomClaim::Put, || {
-                let read = check.into_iter().flat_map(CommitCheck::hashes);
-                let keys = self.locks.lock_keys(hashes.iter().copied().chain(read));
-                check.map_or(Ok(()), |check| check.keys_are_as_read(self))?;
-                let all = check.is_some_and(CommitCheck::has_ranges);
-                let writers = self.locks.hold(all);
-                check.map_or(Ok(()), |check| check.ranges_are_as_read(self))?;
-                let parts = [IoSlice::new(&payload)];
-                let lsn = self.tail.append(RoomClaim::Put, KIND_BATCH, &parts)?;
-                Ok((lsn, writers, keys))
-            })
-            .inspect_err(|error| self.note_no_room(error, payload.len()))?;
+        let mut append = || {
+            attempt.appended = false;
+            check.map_or(Ok(()), |check| check.catch_up(self))?;
+            let read = check.into_iter().flat_map(CommitCheck::hashes);
+            let keys = self.locks.lock_keys(hashes.iter().copied().chain(read));
+            check.map_or(Ok(()), |check| check.keys_are_as_read(self))?;
+            let all = check.is_some_and(CommitCheck::has_ranges);
+            let writers = self.locks.hold(all);
+            check.map_or(Ok(()), |check| check.ranges_are_as_read(self))?;
+            let parts = [IoSlice::new(&payload)];
+            attempt.appended = true;
+            let lsn = self.tail.append(RoomClaim::Put, KIND_BATCH, &parts)?;
+            Ok((lsn, writers, keys))
+        };
+        let appended = match check {
+            None => self.with_room(RoomClaim::Put, append),
+            Some(_) => self.with_room_beside_a_snapshot(&mut append),
+        };
+        let appended = appended.inspect_err(|error| self.note_no_room(error, payload.len()));
+        let (lsn, mut writers, keys) = appended?;
         writers.writes += batch.len() as u64;
         let mut full = None;
         for (((key, value), hash), (at, bytes)) in batch.ops.iter().zip(hashes).zip(places) {
@@ -542,7 +591,8 @@ impl StoreCore {
                     ValueForm::Tombstone
                 },
             };
-            full = self.insert(&writers.active, hash, key, address).or(full);
+            let inserted = self.insert(RoomClaim::Put, &writers.active, hash, key, address);
+            full = inserted.or(full);
         }
         drop((writers, keys));
         if let Some(chunk) = full {

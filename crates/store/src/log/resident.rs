@@ -41,8 +41,27 @@ pub(crate) enum RoomClaim {
     Put = 0,
     /// A delete, which makes room in the end.
     Delete = 1,
-    /// The collector's copy.
+    /// The collector's copy of what is in a segment.
     Copy = 2,
+    /// The collector's copy of what is in a file: has the claim of a put.
+    FileCopy = 3,
+}
+
+impl RoomClaim {
+    /// True of a copy, which changes no value.
+    #[inline]
+    pub(crate) fn is_copy(self) -> bool {
+        matches!(self, Self::Copy | Self::FileCopy)
+    }
+
+    /// How far into the last free segments.
+    #[inline]
+    fn level(self) -> u8 {
+        match self {
+            Self::FileCopy => Self::Put as u8,
+            other => other as u8,
+        }
+    }
 }
 
 /// Segments that a resident store needs: one that is open, one to collect, and those in reserve.
@@ -100,7 +119,7 @@ impl Resident {
             if let Some(start) = segment {
                 // Read behind the segment's start: it was set before that segment was opened, and a
                 // segment that was opened since is not appended to here.
-                if self.level.load(SeqCst) > claim as u8 {
+                if self.level.load(SeqCst) > claim.level() {
                     return Err(self.full("it is being collected"));
                 }
                 let appended = self.lane.append_in(start, kind, parts);
@@ -184,7 +203,7 @@ impl Resident {
     fn may_open(&self, claim: RoomClaim, free: usize) -> bool {
         match claim {
             RoomClaim::Copy => free > 0,
-            RoomClaim::Put | RoomClaim::Delete => free + claim as usize >= 3 + self.voids,
+            _ => free + usize::from(claim.level()) >= 3 + self.voids,
         }
     }
 

@@ -119,7 +119,7 @@ impl StoreCore {
             report.records += 1;
             copied_bytes += loop {
                 match (
-                    self.copy_record(record, RoomClaim::Put, &file.path, report),
+                    self.copy_record(record, RoomClaim::FileCopy, &file.path, report),
                     &self.tail,
                 ) {
                     // Of a batch, what was copied before is not live here any more.

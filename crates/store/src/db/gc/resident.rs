@@ -91,6 +91,17 @@ impl StoreCore {
     /// [`StoreError::Full`] if none can be made.
     #[cold]
     pub(in crate::db) fn wait_for_room(&self, claim: RoomClaim) -> Result<(), StoreError> {
+        self.wait_for_room_kept(claim, KEPT_MAX)
+    }
+
+    /// The same; for so long at most while all that could be given back is kept by a snapshot or
+    /// reader. The caller may be the one that keeps it.
+    #[cold]
+    pub(in crate::db) fn wait_for_room_kept(
+        &self,
+        claim: RoomClaim,
+        kept_max: Duration,
+    ) -> Result<(), StoreError> {
         let LogTail::Resident(resident) = &self.tail else {
             return Ok(());
         };
@@ -114,7 +125,7 @@ impl StoreCore {
                 return Err(resident.full("everything in them is live"));
             }
             if let Some(trouble) = &state.trouble {
-                if !state.is_kept || begun.elapsed() > KEPT_MAX {
+                if !state.is_kept || begun.elapsed() >= kept_max {
                     return Err(resident.full(trouble));
                 }
                 MutexGuard::unlocked(&mut state, || thread::sleep(KEPT_LOOK));
@@ -338,7 +349,8 @@ impl StoreCore {
                 len: u32::try_from(*bytes).unwrap_or(u32::MAX),
                 form: ValueForm::InBatch,
             };
-            full = self.insert(&writers.active, *hash, key, address).or(full);
+            let inserted = self.insert(RoomClaim::Copy, &writers.active, *hash, key, address);
+            full = inserted.or(full);
         }
         drop((writers, keys));
         if let Some(chunk) = full {

@@ -6,19 +6,21 @@
 //!    unlinked from now on can be read.
 //! 3. Copy what the pool has of the log. In the files it is complete up to where that begins.
 //! 4. Replay the log from the index's watermark to its end: in the files, then in the copy. The end
-//!    must not lie below the watermark.
+//!    must not lie below the watermark. Damage and parts that contradict each other are refused as
+//!    by an opening.
 //! 5. Read the manifest again. If it is the one of 1, no file came or went meanwhile, and each
 //!    address that the index leads to is in a file or in the copy.
 //!
-//! If 5 finds another manifest, or anything fails while manifest or index change, the owner was at
-//! work: it is done again.
+//! If 5 finds another manifest, the owner was at work: it is done again. So it is after an error:
+//! what failed because the owner is at work fails in another way the next time, or manifest or
+//! index have changed. What looks the same several times is so.
 
 use super::{
     directory,
     session::{INDEX, OpeningSession},
 };
 use crate::{
-    db::{StoreCore, recovery::last_valid},
+    db::{StoreCore, recovery::find_end},
     disk::{Disk, HeldDirectory, RealDisk},
     error::StoreError,
     large_values::LargeValues,
@@ -26,12 +28,15 @@ use crate::{
     manifest::{ManifestState, NAME, PoolRef, StoreManifest},
     options::StoreOptions,
 };
-use forebay_pool::{LaneCopy, Pool, PoolOptions, format::segment::next_start};
-use std::{path::Path, sync::Arc, thread, time::Duration};
+use forebay_pool::{LaneCopy, Pool, PoolErrorKind, PoolOptions, format::segment::next_start};
+use std::{io::ErrorKind, path::Path, sync::Arc, thread, time::Duration};
+use uuid::Uuid;
 
 /// Looks while the owner is at work, and how long one waits for the next at most.
 const LOOKS: u32 = 200;
 const PAUSE_MAX_MS: u64 = 20;
+/// After so many that say the same it is so.
+const ALIKE: u32 = 3;
 
 /// The bytes of both manifests: they change with every file and table.
 type Manifests = [Option<Vec<u8>>; 2];
@@ -42,23 +47,35 @@ fn manifests(directory: &HeldDirectory) -> Manifests {
 }
 
 impl StoreCore {
-    /// The store in `dir` as it is now.
+    /// The store in `dir` as it is now; if it is given, the `one` with that uuid.
     pub(in crate::db) fn as_of_now(
         options: &StoreOptions,
         dir: &Path,
         pool: Option<&Pool>,
+        one: Option<Uuid>,
     ) -> Result<Self, StoreError> {
         let directory = directory::open_existing(dir)?;
-        for look in 1.. {
+        let (mut alike, mut said) = (0, String::new());
+        for look in 1..=LOOKS {
             let before = manifests(&directory);
-            let found = look_once(options, &directory, pool);
-            let changed = manifests(&directory) != before;
-            match found {
+            match look_once(options, &directory, pool, one) {
                 Ok(Some(core)) => return Ok(core),
-                Err(error) if look == LOOKS || !(changed || is_busy(&error)) => return Err(error),
-                Ok(None) if look == LOOKS => break,
-                _ => thread::sleep(Duration::from_millis(u64::from(look).min(PAUSE_MAX_MS))),
+                Ok(None) => alike = 0,
+                Err(error) => {
+                    let says = error.to_string();
+                    let changed = manifests(&directory) != before;
+                    alike = match (changed || is_busy(&error), says == said) {
+                        (true, _) => 0,
+                        (false, false) => 1,
+                        (false, true) => alike + 1,
+                    };
+                    said = says;
+                    if alike == ALIKE || (look == LOOKS && !changed) {
+                        return Err(error);
+                    }
+                }
             }
+            thread::sleep(Duration::from_millis(u64::from(look).min(PAUSE_MAX_MS)));
         }
         Err(StoreError::Outdated {
             dir: dir.to_owned(),
@@ -67,9 +84,12 @@ impl StoreCore {
     }
 }
 
-/// The owner drains faster than it is copied.
+/// The owner writes faster than its lane is copied.
 fn is_busy(error: &StoreError) -> bool {
-    matches!(error, StoreError::Outdated { .. })
+    let StoreError::Pool(error) = error else {
+        return false;
+    };
+    matches!(&error.kind, PoolErrorKind::Io { source, .. } if source.kind() == ErrorKind::WouldBlock)
 }
 
 /// Steps 1 to 5; `None` if 5 finds another manifest.
@@ -77,6 +97,7 @@ fn look_once(
     options: &StoreOptions,
     directory: &Arc<HeldDirectory>,
     pool: Option<&Pool>,
+    one: Option<Uuid>,
 ) -> Result<Option<StoreCore>, StoreError> {
     let dir = directory.path();
     let disk = RealDisk::read_only(options.open_log_files());
@@ -90,23 +111,31 @@ fn look_once(
         });
     };
     let state = manifest.state().clone();
+    if one.is_some_and(|one| one != state.uuid) {
+        return Err(StoreError::Replaced {
+            path: dir.join(NAME),
+            found: format!("it is that of store {}", state.uuid),
+        });
+    }
     let session = OpeningSession::beside(Arc::clone(&disk), directory, manifest, options)?;
     let copy = match &state.pool {
         None => None,
         Some(left) => copy_lane(dir, &state, left, pool)?,
     };
+    session.check_beside(copy.is_some())?;
     let files_end = match (&copy, state.log_end) {
         (Some(copy), _) => copy.head(),
         (None, Some(end)) => end,
-        (None, None) => last_valid(&session.log, state.uuid, session.watermark())?,
+        (None, None) => find_end(&session.log, state.uuid, session.watermark(), false)?.0,
     };
     let end = copy.as_ref().map_or(files_end, LaneCopy::end);
     let watermark = session.watermark();
     // The index may have been told of the seal behind the last record.
     if next_start(end) < watermark {
-        return Err(StoreError::Outdated {
+        return Err(StoreError::NotOneMoment {
             dir: dir.to_owned(),
-            what: format!("the log was found up to {end}, and the index covers it to {watermark}"),
+            found: format!("the log ends at {end}, but its index was told of it up to {watermark}"),
+            gives_up: format!("what was written between log addresses {end} and {watermark}"),
         });
     }
     let large = LargeValues::reading(Arc::clone(&disk), dir, state.uuid);

@@ -169,6 +169,21 @@ impl<'a> OpeningSession<'a> {
         }
     }
 
+    /// The same for who only reads, and has or has not a copy of the owner's lane.
+    pub(super) fn check_beside(&self, has_lane: bool) -> Result<(), StoreError> {
+        let parts = StoreParts {
+            log: &self.log,
+            unnamed: &self.unnamed,
+            state: &self.state,
+            watermark: self.watermark(),
+            lane: None,
+        };
+        match has_lane {
+            true => parts.refuse_contradictions_beside(self.dir),
+            false => parts.refuse_contradictions(self.dir),
+        }
+    }
+
     /// What a full disk is to have room for: also for what the last session `left` in a lane.
     pub(super) fn size_reserve(&self, left: Option<&LeftLane>) {
         let options = self.options;

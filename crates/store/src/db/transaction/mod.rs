@@ -31,6 +31,9 @@ const RUNS_TOGETHER: u32 = 4;
 /// ever.
 const TURN: Duration = Duration::from_millis(100);
 
+/// How often a commit compares its ranges while more is written to them meanwhile than is noted.
+const COMPARISONS_MAX: u32 = 4;
+
 /// What a transaction has read, and depends on.
 #[derive(Default)]
 struct ReadSet {
@@ -105,7 +108,8 @@ impl Store {
     }
 
     /// Runs `work` as a transaction, and commits it. After a conflict it is run again, as of then,
-    /// 100 times at most: what it does beside the transaction it may do several times. After an
+    /// 100 times at most: what it does beside the transaction it may do several times. So it is
+    /// when a [resident](crate::StoreOptions::resident) log was full, once there is room. After an
     /// error of its own it has done nothing.
     ///
     /// # Errors
@@ -289,7 +293,15 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// [`StoreError::Conflict`] with a key that was changed since the transaction read it, or came
-    /// into a range that it read, or left one. As [`Store::write`]. Nothing was done then.
+    /// into a range that it read, or left one. Also if other threads write to so many keys of its
+    /// ranges that it cannot look at them all: more than 1,024 while a comparison goes on, four
+    /// times. [`StoreError::TooManySnapshots`], and errors of reading what it has read: it is
+    /// compared. [`StoreError::Full`] at once where all room of a
+    /// [resident](crate::StoreOptions::resident) log is kept by snapshots, as its own: drop it, and
+    /// run it again. As [`Store::write`].
+    ///
+    /// Nothing was done then, but as after a [`Store::put`] it may appear after a restart if the
+    /// log could not be written or committed.
     pub fn commit(self) -> Result<(), StoreError> {
         let shared = &self.store.shared;
         shared.check_process()?;
@@ -297,8 +309,16 @@ impl Transaction<'_> {
             return Ok(());
         }
         let batch = Batch::of(self.writes.into_iter().collect());
+        let reads = self.reads.into_inner();
         shared.wait_for_batch(&batch)?;
-        let check = CommitCheck::begin(shared, &self.snapshot, self.reads.into_inner())?;
-        shared.write_batch(&batch, Some(&check))
+        for comparison in 1.. {
+            let check = CommitCheck::begin(shared, &self.snapshot, &reads)?;
+            match shared.write_batch(&batch, Some(&check)) {
+                Err(StoreError::Conflict { .. })
+                    if check.is_overrun() && comparison < COMPARISONS_MAX => {}
+                done => return done,
+            }
+        }
+        Ok(())
     }
 }
