@@ -195,4 +195,4 @@ fn unwatch(shared: &SupervisorState, known: &AbsorbedFile) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

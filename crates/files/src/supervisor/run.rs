@@ -257,6 +257,17 @@ impl RunState {
         self.files.lock().get(number)?.clone()
     }
 
+    /// True if the number is a file's, and the one's of this generation. With `files` locked.
+    pub(super) fn is_known_as(
+        &self,
+        files: &[Option<Arc<AbsorbedFile>>],
+        number: usize,
+        generation: u32,
+    ) -> bool {
+        let is_known = files.get(number).is_some_and(Option::is_some);
+        is_known && self.generation(number) == generation
+    }
+
     /// The number and generation of the file, if it is absorbed, and the path by which it was
     /// registered.
     pub(super) fn find(&self, key: FileKey) -> Option<(usize, Stamp, PathBuf)> {

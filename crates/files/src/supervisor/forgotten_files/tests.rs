@@ -33,7 +33,7 @@ fn supervisor_with_a_run(home: &Path) -> (Supervisor, OwnedFd) {
     (supervisor, member)
 }
 
-fn end(supervisor: Supervisor, member: OwnedFd) {
+pub(in crate::supervisor) fn end(supervisor: Supervisor, member: OwnedFd) {
     drop(member);
     supervisor.shared.outlast_members();
     supervisor.finish().unwrap();
@@ -41,7 +41,11 @@ fn end(supervisor: Supervisor, member: OwnedFd) {
 
 /// A file that a process opened, and its number: the supervisor lets go of it some time after it is
 /// closed.
-fn register(shared: &SupervisorState, run: &RunState, path: &Path) -> (File, usize) {
+pub(in crate::supervisor) fn register(
+    shared: &SupervisorState,
+    run: &RunState,
+    path: &Path,
+) -> (File, usize) {
     let options = &mut File::options();
     let open = options.append(true).create(true).open(path).unwrap();
     let sent = open.try_clone().unwrap();

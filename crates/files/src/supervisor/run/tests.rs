@@ -63,9 +63,10 @@ fn a_run_on_a_slow_disk_ends_with_nothing_left_in_the_pool() {
         panic!("{answer:?}");
     };
     let run = shared.running().unwrap();
-    run.first_sync(shared, number as usize);
+    let number = number as usize;
+    run.first_sync(shared, number, run.generation(number));
     disk.is_slow.store(true, Relaxed);
-    run.log().touched(number as usize, 1).unwrap();
+    run.log().touched(number, 1).unwrap();
     drop((member, file));
     shared.outlast_members();
     run.end(shared, WAIT).unwrap();
