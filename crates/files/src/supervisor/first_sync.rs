@@ -43,7 +43,7 @@ use std::{
     },
     path::PathBuf,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::Ordering::{Acquire, Relaxed},
     },
     thread,
@@ -67,8 +67,15 @@ pub(super) struct FirstSyncs {
     /// Files, by number and generation, that have a thread.
     begun: Mutex<Vec<(usize, u32)>>,
     directories: Mutex<HashMap<FileKey, Arc<DirectorySyncs>>>,
-    /// By device: what [`order::journals_names`] said of it.
-    journals: Mutex<HashMap<u64, bool>>,
+    /// By device.
+    journals: Mutex<HashMap<u64, KnownJournal>>,
+}
+
+/// What [`order::journals_names`] said of a device.
+struct KnownJournal {
+    has_names: bool,
+    /// A file that was open there then. As long as it is, no other file system has that device.
+    open: Weak<File>,
 }
 
 impl FirstSyncs {
@@ -77,12 +84,15 @@ impl FirstSyncs {
         self.begun.lock().len() >= SOON_AT_A_TIME
     }
 
-    /// True if the journal of this file system has names, too.
-    fn journals_names(&self, device: u64) -> bool {
+    /// True if the journal of the file system that `file` is open on has names, too.
+    fn journals_names(&self, device: u64, file: &Arc<File>) -> bool {
         let mut known = self.journals.lock();
-        *known
-            .entry(device)
-            .or_insert_with(|| order::journals_names(device))
+        known.retain(|_, journal| journal.open.strong_count() > 0);
+        let journal = known.entry(device).or_insert_with(|| KnownJournal {
+            has_names: order::journals_names(device),
+            open: Arc::downgrade(file),
+        });
+        journal.has_names
     }
 }
 
@@ -313,7 +323,12 @@ impl RunState {
         let found = found.map(|stat| Some((stat.st_dev, stat.st_ino)));
         let key = key_of(&directory).filter(|_| found == Ok(known.key));
         let key = key.ok_or("its name is not in the directory where it was")?;
-        if !self.first_syncs.journals_names(key.0) {
+        // One that is mounted alone over another file system's has its name elsewhere, in a journal
+        // of its own.
+        let is_one_journal = key.0 == known.stat.st_dev
+            && (known.file.as_ref())
+                .is_some_and(|file| self.first_syncs.journals_names(key.0, file));
+        if !is_one_journal {
             let synced = self.turns_of(key).sync(|| {
                 let synced = shared.sync(&directory, false, || directory.sync_all());
                 synced.map_err(|e| errno_of(&e))

@@ -158,6 +158,7 @@ impl RunState {
         open_many();
         let (page, page_fd) =
             SharedPage::new("forebay").map_err(|e| format!("a page to share: {e}"))?;
+        page.set_used(0, 0);
         sys::keep_from_dumps(page.memory());
         let whose = format!("{} {}", shared.options.program, std::process::id());
         let options = ClaimOptions::new()
@@ -248,8 +249,8 @@ impl RunState {
         if count == files.len() || !is_room {
             return false;
         }
+        self.page.set_used(files.len(), count);
         files.resize(count, None);
-        self.page.set_used(count);
         true
     }
 

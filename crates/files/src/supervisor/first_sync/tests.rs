@@ -5,6 +5,7 @@ use crate::{
         forgotten_files::tests::{end, register},
         member::tests::{hello, supervisor_on},
     },
+    test_mount::Mounted,
     wire::SupervisorAnswer,
 };
 use std::{io, path::Path, sync::atomic::AtomicBool, sync::mpsc};
@@ -101,4 +102,86 @@ fn a_first_sync_does_not_wait_for_the_one_of_the_file_before() {
         thread::sleep(Duration::from_millis(1));
     }
     end(supervisor, member);
+}
+
+/// The device and inode of a file, or directory.
+fn key_at(path: &Path) -> FileKey {
+    let stat = rustix::fs::stat(path).unwrap();
+    (stat.st_dev, stat.st_ino)
+}
+
+/// A disk that says what was synced.
+#[derive(Default)]
+struct ListingDisk(Mutex<Vec<FileKey>>);
+
+impl SyncLayer for ListingDisk {
+    fn sync(
+        &self,
+        file: &File,
+        _data_only: bool,
+        real: &mut dyn FnMut() -> io::Result<()>,
+    ) -> io::Result<()> {
+        let stat = rustix::fs::fstat(file)?;
+        self.0.lock().push((stat.st_dev, stat.st_ino));
+        real()
+    }
+
+    fn is_elsewhere(&self, _path: &Path) -> bool {
+        false
+    }
+}
+
+/// Promise: as `synced_log_is_found_after_a_cut_by_each_name_it_had`.
+#[test]
+fn directory_is_synced_unless_the_files_own_journal_has_it() {
+    let (Some(one), Some(other)) = (
+        Mounted::made(&["mkfs.ext4", "-q"]),
+        Mounted::made(&["mkfs.ext4", "-q", "-O", "^has_journal"]),
+    ) else {
+        return;
+    };
+    // A file of the one without a journal, mounted alone over one of the other's.
+    let (there, here) = (other.path().join("t.log"), one.path().join("a.log"));
+    for path in [&there, &here] {
+        std::fs::write(path, "").unwrap();
+    }
+    let home = tempfile::tempdir().unwrap();
+    let disk = Arc::new(ListingDisk::default());
+    let supervisor = supervisor_on(home.path(), 2, Some(disk.clone()));
+    let shared = &supervisor.shared;
+    let (member, ..) = hello(&supervisor.socket_name, shared.token);
+    let run = shared.running().unwrap();
+    let is_synced = |path: &Path| {
+        let (_open, number) = register(shared, &run, path);
+        disk.0.lock().clear();
+        run.first_sync(shared, number, run.generation(number));
+        assert!(run.page.files[number].is_logged());
+        disk.0.lock().contains(&key_at(path.parent().unwrap()))
+    };
+    assert!(!is_synced(&one.path().join("b.log")));
+    assert!(is_synced(&other.path().join("b.log")));
+    let Some(alone) = Mounted::over(&there, &here) else {
+        return;
+    };
+    let is_synced = is_synced(&here);
+    drop(alone);
+    assert!(is_synced, "a journal of another file system has its name");
+    end(supervisor, member);
+}
+
+#[test]
+fn what_is_known_of_a_journal_ends_with_the_open_file() {
+    let syncs = FirstSyncs::default();
+    let open = Arc::new(File::open("/dev/null").unwrap());
+    let (has_names, device) = (true, u64::MAX);
+    let journal = KnownJournal {
+        has_names,
+        open: Arc::downgrade(&open),
+    };
+    syncs.journals.lock().insert(device, journal);
+    assert!(syncs.journals_names(device, &open));
+    drop(open);
+    // Another file system, whose journal has none, has the device by now.
+    let open = Arc::new(File::open("/dev/null").unwrap());
+    assert!(!syncs.journals_names(device, &open));
 }
