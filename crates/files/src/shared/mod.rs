@@ -30,6 +30,7 @@ use forebay_pool::{
     media::{Atomics, Mapped},
 };
 use std::{
+    mem::offset_of,
     ops::Range,
     sync::atomic::{
         AtomicI32, AtomicU32, AtomicU64,
@@ -319,6 +320,13 @@ pub struct SharedPageLayout {
 }
 
 impl SharedPageLayout {
+    /// Where in the page's file what comes before the files' places is, and those of `numbers`.
+    pub(crate) fn head_and_places(numbers: Range<usize>) -> [Range<u64>; 2] {
+        let files = offset_of!(Self, files);
+        let at = |number: usize| (files + number * size_of::<SharedFile>()) as u64;
+        [0..files as u64, at(numbers.start)..at(numbers.end)]
+    }
+
     /// Supervisor: numbers below this one may be files' from now on. Those from `before` on, which
     /// could not be until then, are no file's.
     pub fn set_used(&self, before: usize, used: usize) {

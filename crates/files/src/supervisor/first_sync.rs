@@ -19,6 +19,7 @@
 
 use super::{
     SupervisorState,
+    drain::each_at_a_time,
     file_names::key_of,
     run::{AbsorbedFile, RunState, SUPERVISOR},
 };
@@ -373,15 +374,21 @@ impl RunState {
         let _ = self.retire(shared, number, generation, LOCK_WAIT);
     }
 
-    /// Before the end of the run: what no process has waited for.
+    /// Before the end of the run: what no process has waited for. Most is closed by now, and is let
+    /// go of.
     pub(super) fn first_sync_all(&self, shared: &SupervisorState) {
-        for number in self.numbers() {
-            let file = &self.page.files[number];
-            let is_due = file.first_sync.due() != DueSync::Never && !file.is_logged();
-            if is_due && file.stamp().state == FileState::Absorbed {
-                self.first_sync(shared, number, self.generation(number));
-            }
-        }
+        let due: Vec<usize> = (self.places())
+            .filter(|(number, file)| {
+                let is_due = file.first_sync.due() != DueSync::Never && !file.is_logged();
+                is_due
+                    && file.stamp().state == FileState::Absorbed
+                    && !self.let_go_unsynced(shared, *number)
+            })
+            .map(|(number, _)| number)
+            .collect();
+        each_at_a_time(&due, |number| {
+            self.first_sync(shared, *number, self.generation(*number));
+        });
     }
 }
 

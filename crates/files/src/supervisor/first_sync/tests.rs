@@ -185,3 +185,28 @@ fn what_is_known_of_a_journal_ends_with_the_open_file() {
     let open = Arc::new(File::open("/dev/null").unwrap());
     assert!(!syncs.journals_names(device, &open));
 }
+
+/// Promise: as `file_that_is_closed_unsynced_is_never_synced`.
+#[test]
+fn what_is_closed_unsynced_at_the_end_of_the_run_is_let_go_of() {
+    let home = tempfile::tempdir().unwrap();
+    let disk = Arc::new(ListingDisk::default());
+    let supervisor = supervisor_on(home.path(), 2, Some(disk.clone()));
+    let shared = &supervisor.shared;
+    let (member, ..) = hello(&supervisor.socket_name, shared.token);
+    let run = shared.running().unwrap();
+    let [closed, open] = ["a.log", "b.log"].map(|name| home.path().join(name));
+    let held = [&closed, &open].map(|path| register(shared, &run, path));
+    let [(file, number), (kept, other)] = held;
+    for number in [number, other] {
+        run.page.ask_first_sync(number, DueSync::Soon);
+    }
+    drop(file);
+    drop(member);
+    shared.outlast_members();
+    run.first_sync_all(shared);
+    let synced = |path| disk.0.lock().contains(&key_at(path));
+    assert_eq!([&closed, &open].map(|path| synced(path)), [false, true]);
+    drop(kept);
+    supervisor.finish().unwrap();
+}

@@ -118,3 +118,29 @@ fn a_file_that_is_absorbed_again_gets_another_number() {
     assert_eq!(third, 0);
     end(supervisor, member);
 }
+
+#[test]
+fn forgotten_files_beyond_the_last_path_count_for_their_pattern() {
+    let mut forgotten = ForgottenFiles::default();
+    assert!(forgotten.is_empty());
+    for n in 0..PATHS_MAX + 100 {
+        let pattern = Some(n % 2);
+        forgotten.add(
+            PathBuf::from(format!("{n}.log")),
+            pattern,
+            [1, 10, 2],
+            false,
+        );
+    }
+    // One that is known already has its own figures still.
+    forgotten.add(PathBuf::from("5.log"), Some(1), [1, 10, 2], true);
+    assert_eq!(forgotten.by_path.len(), PATHS_MAX);
+    let file = &forgotten.by_path[&(PathBuf::from("5.log"), Some(1))];
+    assert_eq!((file.counts, file.retired), ([2, 20, 4], true));
+    let writes = |pattern| {
+        let of = (forgotten.sums()).filter(|(of, _)| *of == Some(pattern));
+        of.map(|(_, counts)| counts[0]).sum::<u64>()
+    };
+    let half = (PATHS_MAX + 100) as u64 / 2;
+    assert_eq!([0, 1].map(writes), [half, half + 1]);
+}
