@@ -43,7 +43,7 @@ mod void_marks;
 mod wire;
 
 pub use error::FilesError;
-pub use shared::{DURATION_BOUNDS, DurationHistogram};
+pub use shared::{DURATION_BOUNDS, DurationHistogram, PAGE_BYTES};
 pub use sys::{hear_of_children, ignore_signals};
 pub use wire::VERSION as WIRE_VERSION;
 

@@ -367,8 +367,8 @@ impl SharedPageLayout {
         self.keys[number].set(key);
     }
 
-    /// True if a process has written over a state, a lock, or how many files there are: what else the page says is not to be
-    /// believed.
+    /// True if a process has written over a state, a lock, or how many files there are: what else
+    /// the page says is not to be believed.
     pub fn is_damaged(&self) -> bool {
         let is_damaged =
             |file: &SharedFile| file.stamp().state == FileState::Damaged || file.lock.is_damaged();
@@ -409,6 +409,10 @@ unsafe impl Atomics for SharedPageLayout {}
 unsafe impl Atomics for crate::absorbed::TablePage {}
 // SAFETY: atomics only.
 unsafe impl Atomics for crate::absorbed::QuestionTable {}
+
+/// Bytes of the page: of the largest file, in memory, that a run makes for itself beside the
+/// pool's.
+pub const PAGE_BYTES: u64 = size_of::<SharedPageLayout>() as u64;
 
 /// A mapping of the page.
 pub(crate) type SharedPage = Mapped<SharedPageLayout>;

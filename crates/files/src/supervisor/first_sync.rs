@@ -2,7 +2,7 @@
 //! before anything of it is logged. docs/files-membership.md, "The first sync".
 //!
 //! It is done when there is something to be found by that name after a power cut: at the program's
-//! first sync, or within a second of the first write. A file that was only opened is none that a
+//! first sync, or about a second after the first write. A file that was only opened is none that a
 //! power cut leaves, nor is one that is closed by then and was never synced: such a one is let go
 //! of, and costs no sync.
 //!

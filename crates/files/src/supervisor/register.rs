@@ -321,7 +321,7 @@ impl RunState {
 
     /// Does `work`; once more where the kernel had no descriptor or watch left for it, after those
     /// of closed files are freed.
-    fn with_reclaimed<T>(
+    pub(super) fn with_reclaimed<T>(
         &self,
         shared: &SupervisorState,
         work: impl Fn() -> Result<T, Errno>,

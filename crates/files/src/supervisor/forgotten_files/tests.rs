@@ -8,7 +8,9 @@ use crate::{
     },
     wire::SupervisorAnswer,
 };
+use rustix::io::Errno;
 use std::{
+    cell::Cell,
     fs,
     os::{
         fd::OwnedFd,
@@ -143,4 +145,30 @@ fn forgotten_files_beyond_the_last_path_count_for_their_pattern() {
     };
     let half = (PATHS_MAX + 100) as u64 / 2;
     assert_eq!([0, 1].map(writes), [half, half + 1]);
+}
+
+#[test]
+fn a_closed_file_is_let_go_of_when_watches_run_out() {
+    let home = tempfile::tempdir().unwrap();
+    let (supervisor, member) = supervisor_with_a_run(home.path());
+    let shared = &supervisor.shared;
+    let run = shared.running().unwrap();
+    for errno in [Errno::NOSPC, Errno::MFILE] {
+        let (open, number) = register(shared, &run, &home.path().join("a.log"));
+        let refused = Cell::new(0);
+        let watch = || {
+            let is_known = run.known(number).is_some();
+            refused.set(refused.get() + u32::from(is_known));
+            if is_known { Err(errno) } else { Ok(()) }
+        };
+        // One that is open is kept.
+        assert_eq!(run.with_reclaimed(shared, watch), Err(errno));
+        drop(open);
+        assert_eq!(run.with_reclaimed(shared, watch), Ok(()));
+        assert_eq!(refused.get(), 3);
+    }
+    // What is refused for another reason is not tried again.
+    let denied = run.with_reclaimed(shared, || Err::<(), _>(Errno::ACCESS));
+    assert_eq!(denied, Err(Errno::ACCESS));
+    end(supervisor, member);
 }
