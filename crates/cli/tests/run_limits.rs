@@ -65,7 +65,13 @@ fn sandbox() -> Sandbox {
 #[test]
 fn a_run_that_cannot_make_its_own_files_is_refused_with_why() {
     let sandbox = sandbox();
-    for (pool, kib) in [("disk", 8), ("memory", 8), ("large", 10 << 10)] {
+    // Also one that has room for the pool, and none for the page that all processes share.
+    for (pool, kib) in [
+        ("disk", 8),
+        ("memory", 8),
+        ("large", 10 << 10),
+        ("disk", 10 << 10),
+    ] {
         let ran = forebay(&sandbox, pool, &format!("ulimit -f {kib};"), "", "");
         ran.fails(1, &["ulimit -f, LimitFSIZE="]);
         assert!(!sandbox.file("a.log").exists());

@@ -1,7 +1,10 @@
 //! For tests: what is mounted at a directory of a test's own, until that ends.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::{path::Path, process::Command};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 use tempfile::{NamedTempFile, TempDir};
 
 pub(crate) struct Mounted {
@@ -30,8 +33,23 @@ impl Mounted {
         Some(Self { dir, image: None })
     }
 
+    /// A file mounted alone over another one; none, which is said, where that cannot be done.
+    pub(crate) fn over(what: &Path, at: &Path) -> Option<FileMount> {
+        run(&["mount", "--bind"], &[what, at])?;
+        Some(FileMount(at.to_owned()))
+    }
+
     pub(crate) fn path(&self) -> &Path {
         self.dir.path()
+    }
+}
+
+/// A mounted file.
+pub(crate) struct FileMount(PathBuf);
+
+impl Drop for FileMount {
+    fn drop(&mut self) {
+        run(&["umount", "-l"], &[&self.0]);
     }
 }
 

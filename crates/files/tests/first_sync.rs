@@ -20,7 +20,11 @@ const ATTEMPTS: usize = 10;
 /// without Forebay just before; where that is, another program has synced all, and it is tried
 /// again.
 fn cut_after(commits: bool, work: impl Fn(&mut common::Running, &Lab), check: impl Fn(&Lab)) {
-    for make in [&["mkfs.ext4", "-q"][..], &["mkfs.xfs", "-q", "-f"]] {
+    for make in [
+        &["mkfs.ext4", "-q"][..],
+        &["mkfs.ext4", "-q", "-O", "fast_commit"],
+        &["mkfs.xfs", "-q", "-f"],
+    ] {
         for on_disk in [false, true] {
             let is_checked = || {
                 let lab = if on_disk { Lab::on_disk() } else { Lab::new() };

@@ -14,7 +14,7 @@ fn a_file_may_be_gone_until_the_lane_has_that_it_kept_its_name() {
     let claim = ClaimOptions::new().segments(3);
     let lane = pool.claim_shared(Uuid::new_v4(), &claim).unwrap();
     let (page, _) = SharedPage::new("forebay-test").unwrap();
-    page.set_used(2);
+    page.set_used(0, 2);
     let log = LaneLog {
         lane: lane.member(),
         page: &page,

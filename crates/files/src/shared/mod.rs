@@ -30,6 +30,7 @@ use forebay_pool::{
     media::{Atomics, Mapped},
 };
 use std::{
+    mem::offset_of,
     ops::Range,
     sync::atomic::{
         AtomicI32, AtomicU32, AtomicU64,
@@ -308,9 +309,10 @@ pub struct SharedPageLayout {
     pub waited: DurationCounts,
     /// Members: how long commits took to a pool on a disk, and some of the writes to one in memory.
     pub commits: DurationCounts,
-    /// Supervisor: numbers from this one on were never given to a file. The memory of their places
-    /// is not there before it is touched.
-    used: AtomicU32,
+    /// Supervisor: numbers from this one on were never given to a file; in the upper half its
+    /// complement, since which files there are hangs on it. The memory of their places is not there
+    /// before it is touched.
+    used: AtomicU64,
     /// By number: what [`find`](Self::find) looks through, so that it touches little memory.
     keys: [SharedKey; FILES_MAX],
     /// By number.
@@ -318,21 +320,40 @@ pub struct SharedPageLayout {
 }
 
 impl SharedPageLayout {
-    /// Supervisor: numbers below this one may be files' from now on. Those that could not be before
-    /// are no file's.
-    pub fn set_used(&self, used: usize) {
+    /// Where in the page's file what comes before the files' places is, and those of `numbers`.
+    pub(crate) fn head_and_places(numbers: Range<usize>) -> [Range<u64>; 2] {
+        let files = offset_of!(Self, files);
+        let at = |number: usize| (files + number * size_of::<SharedFile>()) as u64;
+        [0..files as u64, at(numbers.start)..at(numbers.end)]
+    }
+
+    /// Supervisor: numbers below this one may be files' from now on. Those from `before` on, which
+    /// could not be until then, are no file's.
+    pub fn set_used(&self, before: usize, used: usize) {
         let (generation, state) = (0, FileState::Free);
-        let files = self.files.get(self.used()..used).unwrap_or_default();
+        let files = self.files.get(before..used).unwrap_or_default();
         files
             .iter()
             .for_each(|file| file.set(Stamp { generation, state }));
-        let used = u32::try_from(used.min(FILES_MAX)).unwrap_or(0);
-        self.used.store(used, Release);
+        let used = used.min(FILES_MAX) as u64;
+        self.used.store(!used << 32 | used, Release);
     }
 
-    /// How many numbers have been files'.
+    /// How many numbers have been files', as the word for that says; none if a process has written
+    /// over it.
+    fn said_used(&self) -> Option<usize> {
+        let word = self.used.load(Acquire);
+        let (complement, used) = ((word >> 32) as u32, word as u32);
+        (complement == !used && used as usize <= FILES_MAX).then_some(used as usize)
+    }
+
+    /// How many numbers have been files'. Where the word for that is damaged, those that have had a
+    /// key: no memory is touched that is not there.
     pub fn used(&self) -> usize {
-        (self.used.load(Acquire) as usize).min(FILES_MAX)
+        self.said_used().unwrap_or_else(|| {
+            let last = (self.keys.iter()).rposition(|key| key.get() != (0, 0));
+            last.map_or(0, |last| last + 1)
+        })
     }
 
     /// The files that have a number, or had one.
@@ -346,12 +367,14 @@ impl SharedPageLayout {
         self.keys[number].set(key);
     }
 
-    /// True if a process has written over a state or a lock: what else the page says is not to be
-    /// believed.
+    /// True if a process has written over a state, a lock, or how many files there are: what else
+    /// the page says is not to be believed.
     pub fn is_damaged(&self) -> bool {
         let is_damaged =
             |file: &SharedFile| file.stamp().state == FileState::Damaged || file.lock.is_damaged();
-        self.openings.iter().any(Lock::is_damaged) || self.used_files().iter().any(is_damaged)
+        self.said_used().is_none()
+            || self.openings.iter().any(Lock::is_damaged)
+            || self.used_files().iter().any(is_damaged)
     }
 
     /// The lock under which files with this last name are opened that are to be absorbed.
@@ -387,6 +410,10 @@ unsafe impl Atomics for crate::absorbed::TablePage {}
 // SAFETY: atomics only.
 unsafe impl Atomics for crate::absorbed::QuestionTable {}
 
+/// Bytes of the page: of the largest file, in memory, that a run makes for itself beside the
+/// pool's.
+pub const PAGE_BYTES: u64 = size_of::<SharedPageLayout>() as u64;
+
 /// A mapping of the page.
 pub(crate) type SharedPage = Mapped<SharedPageLayout>;
 
@@ -397,7 +424,7 @@ mod tests {
     #[test]
     fn an_absorbed_file_is_found_until_its_number_is_another_files() {
         let (page, _) = SharedPage::new("forebay-test").unwrap();
-        page.set_used(8);
+        page.set_used(0, 8);
         let file = &page.files[3];
         page.set_key(3, (8, 9));
         let stamp = |generation, state| Stamp { generation, state };
@@ -414,5 +441,28 @@ mod tests {
         assert!(!file.leave(7) && !file.stray(7));
         file.set(stamp(8, FileState::Registering));
         assert!(file.leave(8) && !file.change(8, FileState::Registering, FileState::Absorbed));
+    }
+
+    #[test]
+    fn files_are_known_though_their_number_is_written_over() {
+        let (page, _) = SharedPage::new("forebay-test").unwrap();
+        assert!(page.is_damaged(), "no supervisor has said anything");
+        page.set_used(0, 0);
+        assert!(!page.is_damaged() && page.used_files().is_empty());
+        page.set_used(0, 256);
+        page.set_key(3, (8, 9));
+        page.set_key(200, (8, 10));
+        assert!(!page.is_damaged() && page.used() == 256);
+        let sound = page.used.load(Relaxed);
+        // Zeros, ones, another number, one that is too large, and each bit of it.
+        let mut wrong = vec![0, u64::MAX, sound - 1, !(1 << 31) << 32 | (1 << 31)];
+        wrong.extend((0..64).map(|bit| sound ^ (1 << bit)));
+        for word in wrong {
+            page.used.store(word, Relaxed);
+            assert!(page.is_damaged(), "{word:#x}");
+            assert_eq!(page.used_files().len(), 201, "{word:#x}");
+        }
+        page.set_used(256, 256);
+        assert!(!page.is_damaged() && page.used() == 256);
     }
 }

@@ -450,7 +450,7 @@ impl LostNameSyncs {
 
 /// Does `work` to each, several at a time: so the syncs of many files share the disk's flushes and
 /// the journal's commits.
-fn each_at_a_time<T: Sync>(each: &[T], work: impl Fn(&T) + Sync) {
+pub(super) fn each_at_a_time<T: Sync>(each: &[T], work: impl Fn(&T) + Sync) {
     let next = AtomicUsize::new(0);
     let some = || {
         while let Some(one) = each.get(next.fetch_add(1, Relaxed)) {

@@ -2,7 +2,7 @@
 //! before anything of it is logged. docs/files-membership.md, "The first sync".
 //!
 //! It is done when there is something to be found by that name after a power cut: at the program's
-//! first sync, or within a second of the first write. A file that was only opened is none that a
+//! first sync, or about a second after the first write. A file that was only opened is none that a
 //! power cut leaves, nor is one that is closed by then and was never synced: such a one is let go
 //! of, and costs no sync.
 //!
@@ -19,6 +19,7 @@
 
 use super::{
     SupervisorState,
+    drain::each_at_a_time,
     file_names::key_of,
     run::{AbsorbedFile, RunState, SUPERVISOR},
 };
@@ -43,7 +44,7 @@ use std::{
     },
     path::PathBuf,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::Ordering::{Acquire, Relaxed},
     },
     thread,
@@ -64,11 +65,18 @@ const LOCK_WAIT: Duration = Duration::from_secs(2);
 /// What is under way.
 #[derive(Default)]
 pub(super) struct FirstSyncs {
-    /// Files, by number, that have a thread.
-    begun: Mutex<Vec<usize>>,
+    /// Files, by number and generation, that have a thread.
+    begun: Mutex<Vec<(usize, u32)>>,
     directories: Mutex<HashMap<FileKey, Arc<DirectorySyncs>>>,
-    /// By device: what [`order::journals_names`] said of it.
-    journals: Mutex<HashMap<u64, bool>>,
+    /// By device.
+    journals: Mutex<HashMap<u64, KnownJournal>>,
+}
+
+/// What [`order::journals_names`] said of a device.
+struct KnownJournal {
+    has_names: bool,
+    /// A file that was open there then. As long as it is, no other file system has that device.
+    open: Weak<File>,
 }
 
 impl FirstSyncs {
@@ -77,12 +85,15 @@ impl FirstSyncs {
         self.begun.lock().len() >= SOON_AT_A_TIME
     }
 
-    /// True if the journal of this file system has names, too.
-    fn journals_names(&self, device: u64) -> bool {
+    /// True if the journal of the file system that `file` is open on has names, too.
+    fn journals_names(&self, device: u64, file: &Arc<File>) -> bool {
         let mut known = self.journals.lock();
-        *known
-            .entry(device)
-            .or_insert_with(|| order::journals_names(device))
+        known.retain(|_, journal| journal.open.strong_count() > 0);
+        let journal = known.entry(device).or_insert_with(|| KnownJournal {
+            has_names: order::journals_names(device),
+            open: Arc::downgrade(file),
+        });
+        journal.has_names
     }
 }
 
@@ -143,12 +154,13 @@ pub(super) fn run(shared: &Arc<SupervisorState>, run: &Arc<RunState>) {
             if file.stamp().state != FileState::Absorbed || file.is_logged() {
                 continue;
             }
+            let generation = run.generation(number);
             match file.first_sync.due() {
-                DueSync::Now => run.begin_first_sync(shared, number),
+                DueSync::Now => run.begin_first_sync(shared, number, generation),
                 DueSync::Soon if is_time && run.first_syncs.are_many() => is_done = false,
                 // One that is closed meanwhile needs none.
                 DueSync::Soon if is_time && !run.let_go_unsynced(shared, number) => {
-                    run.begin_first_sync(shared, number);
+                    run.begin_first_sync(shared, number, generation);
                 }
                 DueSync::Soon | DueSync::Never => {}
             }
@@ -162,38 +174,51 @@ pub(super) fn run(shared: &Arc<SupervisorState>, run: &Arc<RunState>) {
 
 impl RunState {
     /// Does it in a thread of its own, unless it has one.
-    fn begin_first_sync(self: &Arc<Self>, shared: &Arc<SupervisorState>, number: usize) {
+    fn begin_first_sync(
+        self: &Arc<Self>,
+        shared: &Arc<SupervisorState>,
+        number: usize,
+        generation: u32,
+    ) {
         let mut begun = self.first_syncs.begun.lock();
-        if begun.contains(&number) {
+        if begun.contains(&(number, generation)) {
             return;
         }
-        begun.push(number);
+        begun.push((number, generation));
         drop(begun);
         let (its_shared, its_run) = (Arc::clone(shared), Arc::clone(self));
-        let work = move || its_run.first_sync(&its_shared, number);
+        let work = move || its_run.first_sync(&its_shared, number, generation);
         let thread = thread::Builder::new().name("first sync".into()).spawn(work);
         if thread.is_err() {
-            self.first_sync(shared, number);
+            self.first_sync(shared, number, generation);
         }
     }
 
     /// The first sync of a file, if it is still to come.
-    pub(super) fn first_sync(&self, shared: &SupervisorState, number: usize) {
-        let file = &self.page.files[number];
-        let generation = self.generation(number);
+    pub(super) fn first_sync(&self, shared: &SupervisorState, number: usize, generation: u32) {
         if self.start_first_sync(number, generation) {
-            let done = self.sync_named(shared, number);
-            file.first_sync.end(done.is_ok());
+            let done = self.sync_named(shared, number, generation);
+            self.end_first_sync(number, generation, done.is_ok());
             if let Err(why) = done {
                 self.leave_unsynced(shared, number, generation, &why);
             }
         }
         let mut begun = self.first_syncs.begun.lock();
         let others_wait = begun.len() >= SOON_AT_A_TIME;
-        begun.retain(|one| *one != number);
+        begun.retain(|one| *one != (number, generation));
         drop(begun);
         if others_wait {
             media::wake(&self.page.asked);
+        }
+    }
+
+    /// It ended, unless the file was made plain meanwhile: then the number may be another file's,
+    /// which was not synced.
+    fn end_first_sync(&self, number: usize, generation: u32, is_done: bool) {
+        // Locked, so that the number stays this file's.
+        let files = self.files.lock();
+        if self.is_known_as(&files, number, generation) {
+            self.page.files[number].first_sync.end(is_done);
         }
     }
 
@@ -225,8 +250,15 @@ impl RunState {
     ///
     /// # Errors
     /// In words.
-    fn sync_named(&self, shared: &SupervisorState, number: usize) -> Result<(), String> {
-        let known = self.known(number).ok_or("it is closed")?;
+    fn sync_named(
+        &self,
+        shared: &SupervisorState,
+        number: usize,
+        generation: u32,
+    ) -> Result<(), String> {
+        let (known, journal) = self
+            .known_in_journal(number, generation)
+            .ok_or("it is closed")?;
         let file = known.file.as_ref().ok_or("it is closed")?;
         forebay_pool::failpoint!("files:register");
         if !forebay_pool::fault_enabled!("no-registration-sync") {
@@ -235,20 +267,29 @@ impl RunState {
                 true => Some(self.mark_directory(shared, number)?),
                 false => None,
             };
-            let place = self.page.files[number].journal.load(Relaxed);
-            let journal = shared.order.page.journal(place as usize);
+            let journal = shared.order.page.journal(journal as usize);
             let changes = journal.map_or(0, JournalOrder::changes);
             let commit = || Ok(order::commit_journal(file.as_fd())?);
             let synced = shared.sync(file, false, commit);
             synced.map_err(|e| format!("syncing it: {e}"))?;
             journal.inspect(|journal| journal.note_ordered(changes));
             if let Some(directory) = directory {
-                self.sync_directory(shared, number, &known, directory)?;
+                self.sync_directory(shared, (number, generation), &known, directory)?;
             }
         }
         forebay_pool::failpoint!("files:registered");
         snapshot::keep(&known.path, file.as_fd());
         Ok(())
+    }
+
+    /// What is known of the file, and where its file system stands among the run's; none if the
+    /// number is not this file's any more.
+    fn known_in_journal(&self, number: usize, generation: u32) -> Option<(Arc<AbsorbedFile>, u32)> {
+        let files = self.files.lock();
+        let known = files.get(number)?.clone()?;
+        let is_it = self.is_known_as(&files, number, generation);
+        // The page has this of the next file before it is known: not while this one is.
+        is_it.then(|| (known, self.page.files[number].journal.load(Relaxed)))
     }
 
     /// Marks the directory that has the file's name.
@@ -275,7 +316,7 @@ impl RunState {
     fn sync_directory(
         &self,
         shared: &SupervisorState,
-        number: usize,
+        (number, generation): (usize, u32),
         known: &AbsorbedFile,
         MarkedParent { name, directory }: MarkedParent,
     ) -> Result<(), String> {
@@ -283,7 +324,12 @@ impl RunState {
         let found = found.map(|stat| Some((stat.st_dev, stat.st_ino)));
         let key = key_of(&directory).filter(|_| found == Ok(known.key));
         let key = key.ok_or("its name is not in the directory where it was")?;
-        if !self.first_syncs.journals_names(key.0) {
+        // One that is mounted alone over another file system's has its name elsewhere, in a journal
+        // of its own.
+        let is_one_journal = key.0 == known.stat.st_dev
+            && (known.file.as_ref())
+                .is_some_and(|file| self.first_syncs.journals_names(key.0, file));
+        if !is_one_journal {
             let synced = self.turns_of(key).sync(|| {
                 let synced = shared.sync(&directory, false, || directory.sync_all());
                 synced.map_err(|e| errno_of(&e))
@@ -294,6 +340,10 @@ impl RunState {
         // One for all files that are in it.
         let mut same = (files.iter().flatten()).filter(|known| known.parent == Some(key));
         let held = same.find_map(|known| known.directory.clone());
+        if !self.is_known_as(&files, number, generation) {
+            // It was made plain meanwhile.
+            return Ok(());
+        }
         if let Some(Some(known)) = files.get_mut(number) {
             *known = Arc::new(AbsorbedFile {
                 parent: Some(key),
@@ -314,7 +364,7 @@ impl RunState {
     /// It failed: the file is plain, and who waits syncs it really.
     fn leave_unsynced(&self, shared: &SupervisorState, number: usize, generation: u32, why: &str) {
         self.page.files[number].leave(generation);
-        if let Some(known) = self.known(number) {
+        if let Some((known, _)) = self.known_in_journal(number, generation) {
             let path = &known.path;
             sys::complain(&format!("{} stays plain: {why}", path.display()));
             let bytes = path.as_os_str().as_bytes().to_vec();
@@ -324,14 +374,23 @@ impl RunState {
         let _ = self.retire(shared, number, generation, LOCK_WAIT);
     }
 
-    /// Before the end of the run: what no process has waited for.
+    /// Before the end of the run: what no process has waited for. Most is closed by now, and is let
+    /// go of.
     pub(super) fn first_sync_all(&self, shared: &SupervisorState) {
-        for number in self.numbers() {
-            let file = &self.page.files[number];
-            let is_due = file.first_sync.due() != DueSync::Never && !file.is_logged();
-            if is_due && file.stamp().state == FileState::Absorbed {
-                self.first_sync(shared, number);
-            }
-        }
+        let due: Vec<usize> = (self.places())
+            .filter(|(number, file)| {
+                let is_due = file.first_sync.due() != DueSync::Never && !file.is_logged();
+                is_due
+                    && file.stamp().state == FileState::Absorbed
+                    && !self.let_go_unsynced(shared, *number)
+            })
+            .map(|(number, _)| number)
+            .collect();
+        each_at_a_time(&due, |number| {
+            self.first_sync(shared, *number, self.generation(*number));
+        });
     }
 }
+
+#[cfg(test)]
+mod tests;

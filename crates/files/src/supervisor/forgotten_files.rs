@@ -20,9 +20,18 @@ use std::{
     time::Duration,
 };
 
-/// Files that are absorbed no longer: by their paths, and the pattern that named them when they
-/// were registered.
-pub(super) type ForgottenFiles = BTreeMap<(PathBuf, Option<usize>), ForgottenFile>;
+/// Paths of files that are absorbed no longer, of which each has its own figures: a program may
+/// make new ones all the time.
+const PATHS_MAX: usize = 4096;
+
+/// Files that are absorbed no longer.
+#[derive(Default)]
+pub(super) struct ForgottenFiles {
+    /// By their paths, and the pattern that named them when they were registered.
+    pub(super) by_path: BTreeMap<(PathBuf, Option<usize>), ForgottenFile>,
+    /// What others had absorbed, of each pattern together.
+    rest: BTreeMap<Option<usize>, [u64; 3]>,
+}
 
 /// What such a file had absorbed.
 #[derive(Default)]
@@ -31,6 +40,40 @@ pub(super) struct ForgottenFile {
     pub(super) counts: [u64; 3],
     /// It was made plain, not only closed.
     pub(super) retired: bool,
+}
+
+impl ForgottenFiles {
+    fn add(&mut self, path: PathBuf, pattern: Option<usize>, counts: [u64; 3], retired: bool) {
+        let key = (path, pattern);
+        let is_room = self.by_path.len() < PATHS_MAX || self.by_path.contains_key(&key);
+        let sum = if is_room {
+            let file = self.by_path.entry(key).or_default();
+            file.retired = retired;
+            &mut file.counts
+        } else {
+            self.rest.entry(pattern).or_default()
+        };
+        for (sum, count) in sum.iter_mut().zip(counts) {
+            // Any process of the run may write over the counts.
+            *sum = sum.wrapping_add(count);
+        }
+    }
+
+    /// What was absorbed of them, each with a pattern.
+    pub(super) fn sums(&self) -> impl Iterator<Item = (Option<usize>, [u64; 3])> {
+        let by_path = self.by_path.iter();
+        let rest = self
+            .rest
+            .iter()
+            .map(|(pattern, counts)| (*pattern, *counts));
+        by_path
+            .map(|((_, pattern), file)| (*pattern, file.counts))
+            .chain(rest)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_path.is_empty()
+    }
 }
 
 impl RunState {
@@ -57,12 +100,7 @@ impl RunState {
         let counts = [&file.writes, &file.bytes, &file.syncs].map(|count| count.load(Relaxed));
         let path = newest_path(file, &known.path);
         let pattern = shared.pattern_of(&known.path);
-        let mut forgotten = self.forgotten.lock();
-        let sum = forgotten.entry((path, pattern)).or_default();
-        for (sum, count) in sum.counts.iter_mut().zip(counts) {
-            *sum = sum.wrapping_add(count);
-        }
-        sum.retired = retired;
+        (self.forgotten.lock()).add(path, pattern, counts, retired);
     }
 
     /// The number is no file's again, whose registration failed.
@@ -195,4 +233,4 @@ fn unwatch(shared: &SupervisorState, known: &AbsorbedFile) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

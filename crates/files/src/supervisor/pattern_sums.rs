@@ -62,9 +62,9 @@ impl RunState {
             .collect();
         // A file is in one of the two at any time.
         let known = self.files.lock();
-        for ((_, pattern), before) in self.forgotten.lock().iter() {
+        for (pattern, before) in self.forgotten.lock().sums() {
             if let Some(sum) = pattern.and_then(|at| sums.get_mut(at)) {
-                sum.add(before.counts);
+                sum.add(before);
             }
         }
         for (known, file) in known.iter().zip(&self.page.files) {

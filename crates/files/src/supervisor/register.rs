@@ -35,6 +35,9 @@ use std::{
 
 /// Free numbers below which those of closed files are freed.
 const FREE_MIN: usize = 32;
+/// Numbers beyond which those of closed files are freed before more are taken: each of them is
+/// watched, and the watches are the user's, whose other programs have some.
+const CLOSED_MAX: usize = 4096;
 /// How long a file that is to be registered anew, or a number, is waited for.
 const WAIT: Duration = Duration::from_secs(10);
 /// Time between two looks at a file that another process has registered.
@@ -197,12 +200,13 @@ impl RunState {
         }
         // First what has neither a name nor a process, then more, and what is only closed last: it
         // may be opened again, and is not registered and synced anew then.
-        self.reclaim(shared, |known| known.file.is_none());
+        let are_many = self.numbers().len() >= CLOSED_MAX;
+        self.reclaim(shared, |known| are_many || known.file.is_none());
         let (first, count) = free();
         if count >= FREE_MIN {
             return first;
         }
-        if !self.take_more_numbers() {
+        if !self.take_more_numbers(shared) {
             self.reclaim(shared, |_| true);
         }
         free().0
@@ -299,10 +303,12 @@ impl RunState {
         candidate: &Candidate<'_>,
     ) -> Result<WatchedFile, Refusal> {
         // Before it is watched, or the supervisor would be seen itself.
-        let own = open_own(candidate.theirs, UNCOUNTED).ok();
-        let watched = shared
-            .watch
-            .add(candidate.theirs.as_fd(), candidate.key())
+        let own = self.with_reclaimed(shared, || open_own(candidate.theirs, UNCOUNTED));
+        let own = own.ok();
+        let watched = self
+            .with_reclaimed(shared, || {
+                (shared.watch).add(candidate.theirs.as_fd(), candidate.key())
+            })
             .map_err(|errno| {
                 format!("who else opens it cannot be watched (fanotify or inotify: {errno})")
             })?;
@@ -311,6 +317,23 @@ impl RunState {
             shared.watch.remove(&watched, candidate.theirs.as_fd());
         }
         done.map(|()| watched)
+    }
+
+    /// Does `work`; once more where the kernel had no descriptor or watch left for it, after those
+    /// of closed files are freed.
+    pub(super) fn with_reclaimed<T>(
+        &self,
+        shared: &SupervisorState,
+        work: impl Fn() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let done = work();
+        match done {
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOSPC | Errno::NOMEM) => {
+                self.reclaim(shared, |_| true);
+                work()
+            }
+            _ => done,
+        }
     }
 
     /// Looks who else has it open, and opens it for the supervisor.
@@ -350,7 +373,8 @@ impl RunState {
         }
         let own = match uncounted {
             Some(own) => own,
-            None => open_own(candidate.theirs, OFlags::RDONLY)
+            None => self
+                .with_reclaimed(shared, || open_own(candidate.theirs, OFlags::RDONLY))
                 .map_err(|errno| format!("it cannot be opened for reading: {errno}"))?,
         };
         let known = candidate.known(Some(Arc::new(own)), watched);

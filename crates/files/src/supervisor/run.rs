@@ -17,13 +17,13 @@ use crate::{
     lane_label::{LabelMark, label},
     lane_place::LanePlace,
     log::LaneLog,
-    shared::{DurationCounts, FileState, SharedFile, SharedPage, Stamp},
+    shared::{DurationCounts, FileState, SharedFile, SharedPage, SharedPageLayout, Stamp},
     sys,
 };
 use forebay_pool::{ClaimOptions, MonotonicTime, Pool, PoolError, PoolOptions, SharedLane};
 use parking_lot::Mutex;
 use rustix::{
-    fs::Stat,
+    fs::{FallocateFlags, Stat},
     io::Errno,
     process::{Resource, Rlimit, getrlimit, setrlimit},
 };
@@ -125,8 +125,20 @@ pub(super) struct RunState {
 
 /// So many numbers more are files' when the free ones are few.
 const MORE_NUMBERS: usize = 256;
-/// Descriptors of the supervisor's that are no absorbed files'.
-const OTHERS_OPEN: u64 = 256;
+/// Descriptors of the supervisor's for a file: itself, the directory that had its name first, and
+/// the one that had its last name. Files in one directory share the first of the two.
+const OPEN_OF_FILE: usize = 3;
+/// For a process of the run: its connection, and what tells that it has ended.
+const OPEN_OF_MEMBER: usize = 2;
+/// And others.
+const OTHERS_OPEN: usize = 256;
+
+/// Has memory behind a part of the page. Without it, touching it would end the process that does:
+/// any of the run.
+fn reserve_memory(page: &OwnedFd, part: Range<u64>) -> Result<(), Errno> {
+    let bytes = part.end - part.start;
+    rustix::fs::fallocate(page, FallocateFlags::empty(), part.start, bytes)
+}
 
 /// From now on this process may have as many files open as it is let: it has one for each that is
 /// absorbed. What it started before has its own limit.
@@ -158,6 +170,9 @@ impl RunState {
         open_many();
         let (page, page_fd) =
             SharedPage::new("forebay").map_err(|e| format!("a page to share: {e}"))?;
+        let [head, _] = SharedPageLayout::head_and_places(0..0);
+        reserve_memory(&page_fd, head).map_err(|e| format!("memory for a page to share: {e}"))?;
+        page.set_used(0, 0);
         sys::keep_from_dumps(page.memory());
         let whose = format!("{} {}", shared.options.program, std::process::id());
         let options = ClaimOptions::new()
@@ -238,23 +253,40 @@ impl RunState {
         files.enumerate()
     }
 
-    /// More numbers may be files'. False if there are none, or the supervisor may not have so many
-    /// files open.
-    pub(super) fn take_more_numbers(&self) -> bool {
+    /// More numbers may be files'. False if there are none, or no memory for them, or the
+    /// supervisor may not have so many files open.
+    pub(super) fn take_more_numbers(&self, shared: &SupervisorState) -> bool {
+        let members = shared.member_processes().len();
         let mut files = self.files.lock();
         let count = (files.len() + MORE_NUMBERS).min(FILES_MAX);
         let open_max = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        let is_room = files.is_empty() || (count as u64).saturating_add(OTHERS_OPEN) <= open_max;
+        let open = count * OPEN_OF_FILE + members * OPEN_OF_MEMBER + OTHERS_OPEN;
+        let is_room = files.is_empty() || open as u64 <= open_max;
         if count == files.len() || !is_room {
             return false;
         }
+        let [_, places] = SharedPageLayout::head_and_places(files.len()..count);
+        if reserve_memory(&self.page_fd, places).is_err() {
+            return false;
+        }
+        self.page.set_used(files.len(), count);
         files.resize(count, None);
-        self.page.set_used(count);
         true
     }
 
     pub(super) fn known(&self, number: usize) -> Option<Arc<AbsorbedFile>> {
         self.files.lock().get(number)?.clone()
+    }
+
+    /// True if the number is a file's, and the one's of this generation. With `files` locked.
+    pub(super) fn is_known_as(
+        &self,
+        files: &[Option<Arc<AbsorbedFile>>],
+        number: usize,
+        generation: u32,
+    ) -> bool {
+        let is_known = files.get(number).is_some_and(Option::is_some);
+        is_known && self.generation(number) == generation
     }
 
     /// The number and generation of the file, if it is absorbed, and the path by which it was

@@ -85,7 +85,7 @@ impl RunState {
     /// closed.
     fn rewrite_page(&self) {
         let files = self.files.lock();
-        self.page.set_used(files.len());
+        self.page.set_used(files.len(), files.len());
         self.page.free_openings(Lock::is_damaged);
         for (number, file) in self.page.files[..files.len()].iter().enumerate() {
             self.page.end_sync(number);

@@ -271,7 +271,7 @@ impl RunState {
         let mut all = FileList::default();
         // A file is in one of the two at any time.
         let known = self.files.lock();
-        for ((path, _), sum) in self.forgotten.lock().iter() {
+        for ((path, _), sum) in &self.forgotten.lock().by_path {
             let file = all.of_path(path);
             file.add(sum.counts);
             file.retired = sum.retired;

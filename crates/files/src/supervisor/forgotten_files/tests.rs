@@ -8,7 +8,9 @@ use crate::{
     },
     wire::SupervisorAnswer,
 };
+use rustix::io::Errno;
 use std::{
+    cell::Cell,
     fs,
     os::{
         fd::OwnedFd,
@@ -33,7 +35,7 @@ fn supervisor_with_a_run(home: &Path) -> (Supervisor, OwnedFd) {
     (supervisor, member)
 }
 
-fn end(supervisor: Supervisor, member: OwnedFd) {
+pub(in crate::supervisor) fn end(supervisor: Supervisor, member: OwnedFd) {
     drop(member);
     supervisor.shared.outlast_members();
     supervisor.finish().unwrap();
@@ -41,7 +43,11 @@ fn end(supervisor: Supervisor, member: OwnedFd) {
 
 /// A file that a process opened, and its number: the supervisor lets go of it some time after it is
 /// closed.
-fn register(shared: &SupervisorState, run: &RunState, path: &Path) -> (File, usize) {
+pub(in crate::supervisor) fn register(
+    shared: &SupervisorState,
+    run: &RunState,
+    path: &Path,
+) -> (File, usize) {
     let options = &mut File::options();
     let open = options.append(true).create(true).open(path).unwrap();
     let sent = open.try_clone().unwrap();
@@ -112,5 +118,57 @@ fn a_file_that_is_absorbed_again_gets_another_number() {
     *run.registering.lock() = FILES_MAX;
     let (_, third) = register(shared, &run, &home.path().join("b.log"));
     assert_eq!(third, 0);
+    end(supervisor, member);
+}
+
+#[test]
+fn forgotten_files_beyond_the_last_path_count_for_their_pattern() {
+    let mut forgotten = ForgottenFiles::default();
+    assert!(forgotten.is_empty());
+    for n in 0..PATHS_MAX + 100 {
+        let pattern = Some(n % 2);
+        forgotten.add(
+            PathBuf::from(format!("{n}.log")),
+            pattern,
+            [1, 10, 2],
+            false,
+        );
+    }
+    // One that is known already has its own figures still.
+    forgotten.add(PathBuf::from("5.log"), Some(1), [1, 10, 2], true);
+    assert_eq!(forgotten.by_path.len(), PATHS_MAX);
+    let file = &forgotten.by_path[&(PathBuf::from("5.log"), Some(1))];
+    assert_eq!((file.counts, file.retired), ([2, 20, 4], true));
+    let writes = |pattern| {
+        let of = (forgotten.sums()).filter(|(of, _)| *of == Some(pattern));
+        of.map(|(_, counts)| counts[0]).sum::<u64>()
+    };
+    let half = (PATHS_MAX + 100) as u64 / 2;
+    assert_eq!([0, 1].map(writes), [half, half + 1]);
+}
+
+#[test]
+fn a_closed_file_is_let_go_of_when_watches_run_out() {
+    let home = tempfile::tempdir().unwrap();
+    let (supervisor, member) = supervisor_with_a_run(home.path());
+    let shared = &supervisor.shared;
+    let run = shared.running().unwrap();
+    for errno in [Errno::NOSPC, Errno::MFILE] {
+        let (open, number) = register(shared, &run, &home.path().join("a.log"));
+        let refused = Cell::new(0);
+        let watch = || {
+            let is_known = run.known(number).is_some();
+            refused.set(refused.get() + u32::from(is_known));
+            if is_known { Err(errno) } else { Ok(()) }
+        };
+        // One that is open is kept.
+        assert_eq!(run.with_reclaimed(shared, watch), Err(errno));
+        drop(open);
+        assert_eq!(run.with_reclaimed(shared, watch), Ok(()));
+        assert_eq!(refused.get(), 3);
+    }
+    // What is refused for another reason is not tried again.
+    let denied = run.with_reclaimed(shared, || Err::<(), _>(Errno::ACCESS));
+    assert_eq!(denied, Err(Errno::ACCESS));
     end(supervisor, member);
 }

@@ -63,11 +63,34 @@ fn a_run_on_a_slow_disk_ends_with_nothing_left_in_the_pool() {
         panic!("{answer:?}");
     };
     let run = shared.running().unwrap();
-    run.first_sync(shared, number as usize);
+    let number = number as usize;
+    run.first_sync(shared, number, run.generation(number));
     disk.is_slow.store(true, Relaxed);
-    run.log().touched(number as usize, 1).unwrap();
+    run.log().touched(number, 1).unwrap();
     drop((member, file));
     shared.outlast_members();
     run.end(shared, WAIT).unwrap();
     assert!(disk.slow_syncs.load(Relaxed) > 0 && shared.pool.lanes().is_empty());
+}
+
+#[test]
+fn places_of_files_have_memory_before_they_are_used() {
+    let home = tempfile::tempdir().unwrap();
+    let supervisor = supervisor_on(home.path(), 2, None);
+    let shared = &supervisor.shared;
+    let (member, ..) = hello(&supervisor.socket_name, shared.token);
+    let run = shared.running().unwrap();
+    let reserved = || rustix::fs::fstat(&run.page_fd).unwrap().st_blocks as u64 * 512;
+    for count in 1..=4 {
+        assert!(run.take_more_numbers(shared));
+        let used = count * MORE_NUMBERS;
+        assert_eq!(run.page.used(), used);
+        let [head, places] = SharedPageLayout::head_and_places(0..used);
+        let needed = head.end + (places.end - places.start);
+        // And no more than that, but for the last page of either.
+        assert!((needed..needed + (2 << 16)).contains(&reserved()));
+    }
+    drop(member);
+    shared.outlast_members();
+    supervisor.finish().unwrap();
 }
