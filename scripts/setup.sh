@@ -10,9 +10,9 @@ usage() {
 usage: scripts/setup.sh TARGET...
 
   test         Rust, a C compiler, pkg-config, and the databases that `forebay run` is tested with: Redis,
-               Valkey, RocksDB's tools, LevelDB, LMDB, SQLite, MariaDB, MyRocks, Galera, PostgreSQL, etcd, NATS, InfluxDB; Prometheus, Go, libeatmydata, strace, sysbench, fio;
+               Valkey, RocksDB's tools, LevelDB, LMDB, SQLite, MariaDB, MyRocks, Galera, PostgreSQL, etcd, NATS, InfluxDB; Prometheus, Go, LevelDB's test of its C interface, libeatmydata, strace, sysbench, fio;
                ext4's and XFS's tools
-  lint         rustfmt, clippy, jq, shellcheck, Python, Kubernetes' schemas
+  lint         rustfmt, clippy, jq, shellcheck, Python, Kubernetes' schemas, cbindgen
   demo         what test needs, util-linux, perf
   bench        what demo needs, QEMU, a Debian kernel with its modules, busybox, bcache's tools
   powercut     what test needs, QEMU, a Debian kernel with its modules, busybox, ndctl, the headers of RocksDB and SQLite
@@ -380,6 +380,30 @@ need_sqlite_musl() {
     rm -rf "$built/sqlite"
 }
 
+# need_leveldb_test: LevelDB's own test of its C interface, out of a crate that carries LevelDB's sources.
+need_leveldb_test() {
+    local to=$peers/leveldb crate=leveldb-sys version=2.0.9
+    [[ -e $to/c_test.c ]] && return 0
+    say "downloading LevelDB's test of its C interface ($crate) into $to"
+    mkdir -p "$to/crate/src"
+    printf '[package]\nname = "leveldb"\nversion = "0.0.0"\nedition = "2021"\n[dependencies]\n%s = "=%s"\n[workspace]\n' \
+        "$crate" "$version" >"$to/crate/Cargo.toml"
+    touch "$to/crate/src/lib.rs"
+    (cd "$to/crate" && cargo vendor --quiet >/dev/null) || die "$crate could not be downloaded"
+    cp "$to/crate/vendor/$crate"/deps/leveldb-*/db/c_test.c "$to/c_test.c.new" || die "$crate has no test of the C interface in it"
+    mv "$to/c_test.c.new" "$to/c_test.c"
+    rm -rf "$to/crate"
+}
+
+# need_cbindgen: what writes the header of the C library. A tool and no dependency: nothing that ships has any of it.
+need_cbindgen() {
+    local version=0.29.4
+    [[ $("$peers/bin/cbindgen" --version 2>/dev/null) == "cbindgen $version" ]] && return 0
+    say "building cbindgen $version into $peers/bin"
+    CARGO_TARGET_DIR=$peers/cbindgen cargo install --quiet --debug --locked --root "$peers" "cbindgen@$version" || die "cargo could not install cbindgen"
+    rm -rf "$peers/cbindgen"
+}
+
 # need_cargo_tool NAME: a cargo subcommand, built from its published source.
 need_cargo_tool() {
     have "$1" && return 0
@@ -448,6 +472,7 @@ setup() {
         need_influxdb
         need_prometheus
         need_units
+        need_leveldb_test
         ;;
     lint)
         need_rust
@@ -457,6 +482,7 @@ setup() {
         need_python
         install_debian
         need_kubernetes_schemas
+        need_cbindgen
         ;;
     demo)
         setup test
