@@ -108,13 +108,19 @@ need_redis() {
         die "$program does not run as redis-server; as root: apt-get install redis-server"
 }
 
-# need_venv PACKAGE OPTION...: a Python package at its version (NAME==VERSION), in an environment of its own.
+# need_venv PACKAGE... [OPTION...]: Python packages at their versions (NAME==VERSION), in an environment of its own; OPTIONs are pip's.
 need_venv() {
-    local package=$1 python=$peers/venv/bin/python
-    [[ ! -x $python || $("$python" -c 'import importlib.metadata as it, sys; print(it.version(sys.argv[1]))' "${package%%==*}" 2>/dev/null) != "${package##*==}" ]] || return 0
-    say "installing $package into $peers/venv"
+    local given python=$peers/venv/bin/python lacking=() options=()
+    for given; do
+        case $given in
+        -*) options+=("$given") ;;
+        *) [[ -x $python && $("$python" -c 'import importlib.metadata as it, sys; print(it.version(sys.argv[1]))' "${given%%==*}" 2>/dev/null) == "${given##*==}" ]] || lacking+=("$given") ;;
+        esac
+    done
+    ((${#lacking[@]})) || return 0
+    say "installing ${lacking[*]} into $peers/venv"
     python3 -m venv "$peers/venv" || die "python3 cannot make an environment in $peers/venv"
-    "$python" -m pip install --quiet --disable-pip-version-check "${@:2}" "$package" >&2 || die "pip could not install $package"
+    "$python" -m pip install --quiet --disable-pip-version-check "${options[@]}" "${lacking[@]}" >&2 || die "pip could not install ${lacking[*]}"
 }
 
 # need_python: Python, with what makes an environment.
