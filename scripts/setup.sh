@@ -10,7 +10,7 @@ usage() {
 usage: scripts/setup.sh TARGET...
 
   test         Rust, a C compiler, pkg-config, and the databases that `forebay run` is tested with: Redis,
-               Valkey, RocksDB's tools, LevelDB, LMDB, SQLite, MariaDB, MyRocks, Galera, PostgreSQL, etcd, NATS, InfluxDB; Prometheus, Go, LevelDB's test of its C interface, libeatmydata, strace, sysbench, fio;
+               Valkey, RocksDB's tools, LevelDB, LMDB, SQLite, MariaDB, MyRocks, Galera, PostgreSQL, etcd, NATS, InfluxDB; Prometheus, Go, LevelDB's test of its C interface, pytest, hypothesis, mypy, plyvel, rocksdict, lmdb, libeatmydata, strace, sysbench, fio;
                ext4's and XFS's tools
   lint         rustfmt, clippy, jq, shellcheck, Python, Kubernetes' schemas, cbindgen
   demo         what test needs, util-linux, perf
@@ -479,6 +479,7 @@ setup() {
         need_prometheus
         need_units
         need_leveldb_test
+        need_venv pytest==9.2.0 hypothesis==6.170.17 mypy==2.4.1 plyvel==1.5.1 rocksdict==0.3.29 lmdb==3.0.0
         ;;
     lint)
         need_rust

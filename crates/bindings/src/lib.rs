@@ -6,7 +6,7 @@
 //! * `cursor`: iteration with seeks, in both directions;
 //! * `error`: what a binding adds to the store's errors.
 //!
-//! docs/store-c.md describes what its users see.
+//! docs/store-c.md and docs/store-python.md describe the bindings.
 
 mod bound;
 mod cursor;
