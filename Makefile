@@ -226,7 +226,7 @@ bench-quick: ## The benchmarks at toy size (they run, not how fast), and the pap
 	$(call measure,fam-quick,fam --quick)
 	$(call papers,--quick,papers-quick)
 
-lint: ## Check formatting, clippy, the libraries' documentation, licences, shell scripts, links between documents, Kubernetes' manifests, the promises, the names of types and of tests, circles of files and who reads the variables of tests
+lint: ## Check formatting, clippy, the libraries' documentation, licences, shell scripts, links between documents, Kubernetes' manifests, the promises, the names of types and of tests, circles of files, who reads the variables of tests, and the C header
 	@scripts/setup.sh lint
 	cargo fmt --all --check
 	scripts/wrap.py --check
@@ -240,6 +240,7 @@ lint: ## Check formatting, clippy, the libraries' documentation, licences, shell
 	scripts/names.py --check
 	scripts/circles.py
 	scripts/faults.py --check
+	scripts/store_c.sh --check
 	shellcheck scripts/*.sh packaging/*.sh examples/*.sh examples/*/*.sh .ci/run
 	shellcheck --shell=dash lab/powercut/src/*.sh lab/guest/src/*.sh lab/arm64/guest/init.sh
 	shellcheck lab/systemd/guest/*.sh lab/containers/image/*.sh lab/arm64/guest/start.sh

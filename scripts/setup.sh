@@ -10,9 +10,9 @@ usage() {
 usage: scripts/setup.sh TARGET...
 
   test         Rust, a C compiler, pkg-config, and the databases that `forebay run` is tested with: Redis,
-               Valkey, RocksDB's tools, LevelDB, LMDB, SQLite, MariaDB, MyRocks, Galera, PostgreSQL, etcd, NATS, InfluxDB; Prometheus, Go, libeatmydata, strace, sysbench, fio, nbdkit;
+               Valkey, RocksDB's tools, LevelDB, LMDB, SQLite, MariaDB, MyRocks, Galera, PostgreSQL, etcd, NATS, InfluxDB; Prometheus, Go, LevelDB's test of its C interface, pytest, hypothesis, mypy, plyvel, rocksdict, lmdb, libeatmydata, strace, sysbench, fio, nbdkit;
                ext4's and XFS's tools
-  lint         rustfmt, clippy, jq, shellcheck, Python, Kubernetes' schemas
+  lint         rustfmt, clippy, jq, shellcheck, Python, Kubernetes' schemas, cbindgen
   demo         what test needs, util-linux, perf
   bench        what demo needs, QEMU, a Debian kernel with its modules, busybox, bcache's tools
   powercut     what test needs, QEMU, a Debian kernel with its modules, busybox, ndctl, the headers of RocksDB and SQLite
@@ -110,13 +110,19 @@ need_redis() {
         die "$program does not run as redis-server; as root: apt-get install redis-server"
 }
 
-# need_venv PACKAGE OPTION...: a Python package at its version (NAME==VERSION), in an environment of its own.
+# need_venv PACKAGE... [OPTION...]: Python packages at their versions (NAME==VERSION), in an environment of its own; OPTIONs are pip's.
 need_venv() {
-    local package=$1 python=$peers/venv/bin/python
-    [[ ! -x $python || $("$python" -c 'import importlib.metadata as it, sys; print(it.version(sys.argv[1]))' "${package%%==*}" 2>/dev/null) != "${package##*==}" ]] || return 0
-    say "installing $package into $peers/venv"
+    local given python=$peers/venv/bin/python lacking=() options=()
+    for given; do
+        case $given in
+        -*) options+=("$given") ;;
+        *) [[ -x $python && $("$python" -c 'import importlib.metadata as it, sys; print(it.version(sys.argv[1]))' "${given%%==*}" 2>/dev/null) == "${given##*==}" ]] || lacking+=("$given") ;;
+        esac
+    done
+    ((${#lacking[@]})) || return 0
+    say "installing ${lacking[*]} into $peers/venv"
     python3 -m venv "$peers/venv" || die "python3 cannot make an environment in $peers/venv"
-    "$python" -m pip install --quiet --disable-pip-version-check "${@:2}" "$package" >&2 || die "pip could not install $package"
+    "$python" -m pip install --quiet --disable-pip-version-check "${options[@]}" "${lacking[@]}" >&2 || die "pip could not install ${lacking[*]}"
 }
 
 # need_python: Python, with what makes an environment.
@@ -490,6 +496,30 @@ need_sqlite_musl() {
     rm -rf "$built/sqlite"
 }
 
+# need_leveldb_test: LevelDB's own test of its C interface, out of a crate that carries LevelDB's sources.
+need_leveldb_test() {
+    local to=$peers/leveldb crate=leveldb-sys version=2.0.9
+    [[ -e $to/c_test.c ]] && return 0
+    say "downloading LevelDB's test of its C interface ($crate) into $to"
+    mkdir -p "$to/crate/src"
+    printf '[package]\nname = "leveldb"\nversion = "0.0.0"\nedition = "2021"\n[dependencies]\n%s = "=%s"\n[workspace]\n' \
+        "$crate" "$version" >"$to/crate/Cargo.toml"
+    touch "$to/crate/src/lib.rs"
+    (cd "$to/crate" && cargo vendor --quiet >/dev/null) || die "$crate could not be downloaded"
+    cp "$to/crate/vendor/$crate"/deps/leveldb-*/db/c_test.c "$to/c_test.c.new" || die "$crate has no test of the C interface in it"
+    mv "$to/c_test.c.new" "$to/c_test.c"
+    rm -rf "$to/crate"
+}
+
+# need_cbindgen: what writes the header of the C library. A tool and no dependency: nothing that ships has any of it.
+need_cbindgen() {
+    local version=0.29.4
+    [[ $("$peers/bin/cbindgen" --version 2>/dev/null) == "cbindgen $version" ]] && return 0
+    say "building cbindgen $version into $peers/bin"
+    CARGO_TARGET_DIR=$peers/cbindgen cargo install --quiet --debug --locked --root "$peers" "cbindgen@$version" || die "cargo could not install cbindgen"
+    rm -rf "$peers/cbindgen"
+}
+
 # need_cargo_tool NAME: a cargo subcommand, built from its published source.
 need_cargo_tool() {
     have "$1" && return 0
@@ -558,6 +588,8 @@ setup() {
         need_influxdb
         need_prometheus
         need_units
+        need_leveldb_test
+        need_venv pytest==9.2.0 hypothesis==6.170.17 mypy==2.4.1 plyvel==1.5.1 rocksdict==0.3.29 lmdb==3.0.0
         ;;
     lint)
         need_rust
@@ -567,6 +599,7 @@ setup() {
         need_python
         install_debian
         need_kubernetes_schemas
+        need_cbindgen
         ;;
     demo)
         setup test

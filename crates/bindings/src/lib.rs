@@ -1,0 +1,22 @@
+//! What the store's bindings share, for languages whose users expect one directory and one call:
+//!
+//! * `options`; `place`: where a store and its pool are, by one name;
+//! * `bound`: an open store with the pool that it needs, and writes that may be committed later;
+//! * `destroy`: both, removed;
+//! * `cursor`: iteration with seeks, in both directions;
+//! * `error`: what a binding adds to the store's errors.
+//!
+//! docs/store-c.md and docs/store-python.md describe the bindings.
+
+mod bound;
+mod cursor;
+mod destroy;
+mod error;
+mod options;
+mod place;
+
+pub use bound::BoundStore;
+pub use cursor::StoreCursor;
+pub use destroy::destroy;
+pub use error::BindingError;
+pub use options::{BindingOptions, PoolKind};
