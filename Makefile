@@ -174,9 +174,9 @@ bench-programs: ## Measure the same programs plain, with libeatmydata and under 
 	FOREBAY=$(FOREBAY) python3 -m lab.programs --speed $(addprefix --only ,$(ONLY)) --repeat $(TIMES)
 	$(if $(ONLY),,FOREBAY=$(FOREBAY) python3 -m lab.programs.installs)
 
-test-arm64: ## Run Redis, SQLite, PostgreSQL and etcd with Debian's kernel for arm64 in an emulated machine: killed, and cut off (needs root and Debian's archive); FROM=DIR takes programs that are built, ONLY=redis|sqlite|postgres|etcd
+test-arm64: ## Run Redis, SQLite, PostgreSQL and etcd with Debian's kernel for arm64 in an emulated machine: killed, and cut off (needs root and Debian's archive); FROM=DIR takes programs that are built, DEB=FILE a package, ONLY=redis|sqlite|postgres|etcd
 	@scripts/setup.sh aarch64 test-arm64
-	scripts/test_arm64.sh $(if $(FROM),--from $(FROM)) -- $(if $(ONLY),--only $(ONLY))
+	scripts/test_arm64.sh $(if $(FROM),--from $(FROM)) $(if $(DEB),--deb $(DEB)) -- $(if $(ONLY),--only $(ONLY))
 
 # measure NAME FLAGS: the report appears only when the run was complete.
 define measure

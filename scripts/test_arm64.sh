@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Compiles Forebay for arm64, and runs it with Debian's kernel and databases for arm64 in an emulated machine (lab/arm64).
 #
-#   test_arm64.sh [--from DIR] [-- OPTION…]    takes forebay and libforebay.so of DIR; options of python3 -m lab.arm64
+#   test_arm64.sh [--from DIR | --deb FILE] [-- OPTION…]    takes forebay and libforebay.so of DIR, or what the package installs; options of python3 -m lab.arm64
 #
 # As root, with mmdebstrap, QEMU and Debian's archive. What is made once, Debian itself, stays in target/arm64.
 set -euo pipefail
@@ -11,10 +11,15 @@ target=$(realpath "${CARGO_TARGET_DIR:-target}")
 triple=aarch64-unknown-linux-gnu
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 from=
+deb=
 while (($#)) && [[ $1 != -- ]]; do
     case $1 in
     --from)
         from=$2
+        shift 2
+        ;;
+    --deb)
+        deb=$2
         shift 2
         ;;
     *)
@@ -28,6 +33,9 @@ done
     echo "test_arm64.sh: error: it needs root, to make Debian's files" >&2
     exit 1
 }
+if [[ -n $deb ]]; then
+    exec python3 -m lab.arm64 --deb "$deb" --scratch "$target/arm64" "$@"
+fi
 if [[ -z $from ]]; then
     cargo build ${CI:+--locked} --target "$triple" -p forebay -p forebay-preload
     from=$target/$triple/debug

@@ -10,6 +10,7 @@ import time
 
 from lab.systemd.image import Failure
 
+from . import package
 from .databases import ALL, CONTROL
 from .lives import WRITES, DatabaseLife, cut
 from .machine import Arm64Machine
@@ -17,21 +18,30 @@ from .machine import Arm64Machine
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python3 -m lab.arm64", description=__doc__)
-    parser.add_argument("--programs", type=pathlib.Path, required=True, metavar="DIR", help="where forebay and libforebay.so for arm64 lie")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--programs", type=pathlib.Path, metavar="DIR", help="where forebay and libforebay.so for arm64 lie")
+    source.add_argument("--deb", type=pathlib.Path, metavar="FILE", help="the package for arm64, which is installed first and purged at the end")
     parser.add_argument("--only", action="append", choices=ALL, help="this one (may be given several times)")
     parser.add_argument("--scratch", type=pathlib.Path, default=pathlib.Path("target/arm64"), metavar="DIR")
     parser.add_argument("--keep", action="store_true", help="leave the machine's disks and consoles there")
     options = parser.parse_args()
     chosen = options.only or list(ALL)
     scratch = options.scratch.resolve() / "machine"
-    brought = {name: options.programs / name for name in ("forebay", "libforebay.so")}
+    if options.deb:
+        brought = {"forebay.deb": options.deb}
+    else:
+        brought = {name: options.programs / name for name in ("forebay", "libforebay.so")}
     began = time.monotonic()
     result = 0
     try:
         with Arm64Machine(scratch, brought) as machine:
             machine.boot()
-            print(machine.sh("uname -rm; getconf PAGESIZE 2>/dev/null || true; forebay --version"), flush=True)
+            if options.deb:
+                package.install(machine)
+            print(machine.sh("uname -rm; getconf PAGESIZE 2>/dev/null || true; command -v forebay; forebay --version"), flush=True)
             run(machine, chosen)
+            if options.deb:
+                package.purge(machine)
     except Failure as failure:
         result = 1
         print(f"FAILED: {failure}", file=sys.stderr, flush=True)

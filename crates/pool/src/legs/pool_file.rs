@@ -20,9 +20,8 @@ const FIRST: &str = "forebay-legs ";
 const VERSION: &str = "1";
 /// It is no larger.
 const BYTES_MAX: usize = 64 << 10;
-
-/// Where a disk wants memory to begin.
-const ALIGNED: usize = 4096;
+/// No disk asks for more.
+const ALIGNMENT: usize = 4096;
 
 /// See the module's head.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,10 +82,11 @@ impl LegsFile {
     /// # Errors
     /// It cannot be read; or it begins as one, and is none: the inner one, in words.
     pub(crate) fn read(file: &File) -> io::Result<Option<Result<Self, String>>> {
-        // A disk's file may be open with O_DIRECT, which wants the memory aligned.
-        let mut memory = vec![0; BYTES_MAX + ALIGNED];
-        let start = memory.as_ptr().align_offset(ALIGNED);
-        let bytes = &mut memory[start..start + BYTES_MAX];
+        // A pool on a disk, which this is not yet known not to be, is read past the page cache: into
+        // aligned memory, or EINVAL.
+        let mut memory = vec![0_u8; BYTES_MAX + ALIGNMENT];
+        let from = memory.as_ptr().align_offset(ALIGNMENT);
+        let bytes = &mut memory[from..from + BYTES_MAX];
         let mut length = 0;
         while length < bytes.len() {
             // By the system call: in a program's process the C library's functions are hooked.
@@ -192,5 +192,22 @@ mod tests {
         }
         assert!(LegsFile::new(&[], 1 << 20, None, false).is_err());
         assert!(LegsFile::new(&legs, 1 << 20, Some(0), false).is_err());
+    }
+
+    /// As a process gets the file of a pool on a disk from the supervisor. On tmpfs nothing has to
+    /// be aligned.
+    #[test]
+    fn a_disks_pool_is_looked_at_past_the_page_cache() {
+        let made = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(made.path(), vec![0; 2 * ALIGNMENT]).unwrap();
+        let direct = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::DIRECT;
+        let file = rustix::fs::open(made.path(), direct, rustix::fs::Mode::empty()).unwrap();
+        let file = File::from(file);
+        // Memory of these sizes between: what is allocated behind one lies elsewhere each time.
+        let mut between = Vec::new();
+        for size in (16..512).step_by(16) {
+            between.push(vec![0_u8; size]);
+            assert_eq!(LegsFile::read(&file).unwrap(), None);
+        }
     }
 }
