@@ -82,8 +82,8 @@ impl LegsFile {
     /// # Errors
     /// It cannot be read; or it begins as one, and is none: the inner one, in words.
     pub(crate) fn read(file: &File) -> io::Result<Option<Result<Self, String>>> {
-        // A pool on a disk, which this is not yet known not to be, is read past the page cache: into
-        // aligned memory, or EINVAL.
+        // A pool on a disk, which this is not yet known not to be, is read past the page cache:
+        // into aligned memory, or EINVAL.
         let mut memory = vec![0_u8; BYTES_MAX + ALIGNMENT];
         let from = memory.as_ptr().align_offset(ALIGNMENT);
         let bytes = &mut memory[from..from + BYTES_MAX];
