@@ -42,22 +42,32 @@ fn is_thread_of_forebay(number: pid_t) -> bool {
     is_forebays
 }
 
-/// Whether the thread is called as those of the supervisor and of agents are. False where /proc
-/// does not tell.
+/// Whether the thread's process is called as the supervisor and agents are. False where /proc does
+/// not tell. Without an allocation: it may be a signal's handler that asks.
 fn is_forebays(thread: pid_t) -> bool {
-    // Without an allocation: it may be a signal's handler that asks.
+    let mut status = [0; 512];
+    let said = read_about(thread, "status", &mut status);
+    let leader = said
+        .split(|byte| *byte == b'\n')
+        .find_map(|line| line.strip_prefix(b"Tgid:"))
+        .and_then(|number| std::str::from_utf8(number).ok()?.trim().parse().ok());
+    let mut name = [0; 16];
+    leader.is_some_and(|leader| read_about(leader, "comm", &mut name).starts_with(b"forebay"))
+}
+
+/// The beginning of a file below the number's directory in /proc; nothing if it cannot be read.
+fn read_about<'a>(number: pid_t, file: &str, to: &'a mut [u8]) -> &'a [u8] {
     let mut path = [0; 32];
-    let written = write!(&mut path[..], "/proc/{thread}/comm\0");
+    let written = write!(&mut path[..], "/proc/{number}/{file}\0");
     let Some(path) = written
         .ok()
         .and_then(|()| CStr::from_bytes_until_nul(&path).ok())
     else {
-        return false;
+        return &[];
     };
-    let mut name = [0; 16];
     let read = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-        .and_then(|file| rustix::io::read(file, &mut name));
-    read.is_ok() && name.starts_with(b"forebay")
+        .and_then(|file| rustix::io::read(file, &mut *to));
+    to.get(..read.unwrap_or(0)).unwrap_or(&[])
 }
 
 /// Whether the process has that thread. It sends nothing.

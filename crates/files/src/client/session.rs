@@ -227,7 +227,7 @@ impl MemberSession {
                 };
                 pool.join(lane.as_fd(), member)
             })
-            .map(|lane| lane.asking(is_orphan));
+            .map(|lane| lane.asking(asks_in_vain));
         let lane = joined.map_err(|e| of_pool(&e)).and_then(|lane| {
             let memories = [lane.state_memory(), lane.posts_memory()];
             let mut kept = memories.into_iter().filter(|memory| !memory.is_empty());
@@ -458,6 +458,12 @@ fn wait_for_death() {
 
 /// True if the supervisor is dead.
 #[inline]
+/// Who waits for the pool's owner waits for nothing: it is gone, or this process has left, or has
+/// become another one, and has other memory where it asked.
+fn asks_in_vain() -> bool {
+    is_orphan() || there().is_none()
+}
+
 fn is_orphan() -> bool {
     let table = CONFIG.get().and_then(|config| config.table.as_ref());
     table.is_some_and(|table| !table.is_alive())

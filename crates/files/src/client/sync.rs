@@ -123,7 +123,8 @@ impl MemberSession {
         match self.commit(file.end.load(Acquire)) {
             Ok(()) if is_real => Ok(Some(SyncOutcome::Really)),
             // The pool has fewer copies of it than were asked for: the disk has it, too.
-            Ok(()) if self.lane.is_degraded() => really(raw).map(Some),
+            // Or this process is no member any more, and what it looks at says nothing.
+            Ok(()) if self.lane.is_degraded() || !self.is_current() => really(raw).map(Some),
             Ok(()) => Ok(Some(SyncOutcome::InPool)),
             Err(_) => {
                 // The pool's disk failed, or the run ended: the file is plain next.

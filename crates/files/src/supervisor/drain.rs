@@ -110,11 +110,8 @@ pub(super) fn run(shared: &SupervisorState, run: &RunState) {
         let seen = run.lane.turned();
         let is_sound = run.lane.is_sound();
         let is_degraded = run.lane.member().is_degraded();
-        if is_degraded && !was_degraded && is_sound {
-            // What has too few copies is not to be anywhere else for longer than it takes.
-            let _ = run.lane.seal();
-        }
-        was_degraded = is_degraded;
+        // What has too few copies is not to be anywhere else for longer than it takes.
+        was_degraded = is_degraded && (was_degraded || is_sound && run.lane.seal().is_ok());
         if !is_sound && run.page.failing() {
             // No sync of any file succeeds until all do.
             if !run.repair_all(shared) {

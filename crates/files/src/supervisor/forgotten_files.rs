@@ -45,7 +45,9 @@ pub(super) struct ForgottenFile {
 impl ForgottenFiles {
     fn add(&mut self, path: PathBuf, pattern: Option<usize>, counts: [u64; 3], retired: bool) {
         let key = (path, pattern);
-        let is_room = self.by_path.len() < PATHS_MAX || self.by_path.contains_key(&key);
+        // Whoever looks wants to know which are plain.
+        let most = if retired { 2 * PATHS_MAX } else { PATHS_MAX };
+        let is_room = self.by_path.len() < most || self.by_path.contains_key(&key);
         let sum = if is_room {
             let file = self.by_path.entry(key).or_default();
             file.retired = retired;

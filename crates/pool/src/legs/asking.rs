@@ -14,14 +14,19 @@ use crate::failpoint;
 use std::{io, thread};
 use uuid::Uuid;
 
-/// The first record of a writer that found `chosen`.
-pub(super) fn next_record(chosen: &ChosenLegs) -> LegRecord {
+/// The first record of a writer that found `chosen`, newer than whatever the legs have.
+pub(super) fn next_record(chosen: &ChosenLegs, seats: &[LegSeat]) -> LegRecord {
+    let seen = seats.iter().filter_map(|seat| seat.newest);
+    let newest = seen
+        .map(|it| it.generation)
+        .fold(chosen.record.generation, u64::max);
     LegRecord {
         writer: Uuid::new_v4(),
         boot: boot_id(),
-        generation: next_term(chosen.record.generation),
+        generation: next_term(newest),
         set: chosen.complete,
         closed: false,
+        announced: false,
         ..chosen.record
     }
 }
@@ -32,13 +37,15 @@ pub(super) fn ask_all(file: &LegsFile) -> (Vec<LegAnswer>, Vec<LegSeat>) {
         let found = LegLink::connect(&file.legs[leg], file.insecure).and_then(|link| {
             let mut start = vec![0; LEG_DATA as usize];
             link.read(0, &mut start)?;
-            Ok((link, LegRecord::newest(&start, leg)))
+            let [newest, counting] =
+                [LegRecord::newest, LegRecord::counting].map(|of| of(&start, leg));
+            Ok((link, newest, counting))
         });
-        let (link, why, answer) = match found {
-            Err(e) => (None, Some(e.to_string()), LegAnswer::Silent),
-            Ok((link, found)) => match believed(file, &link, found) {
-                Ok(record) => (Some(link), None, LegAnswer::Record(record)),
-                Err(why) => (Some(link), Some(why), LegAnswer::Empty),
+        let (link, why, answer, newest) = match found {
+            Err(e) => (None, Some(e.to_string()), LegAnswer::Silent, None),
+            Ok((link, newest, counting)) => match believed(file, &link, counting) {
+                Ok(record) => (Some(link), None, LegAnswer::Record(record), newest),
+                Err(why) => (Some(link), Some(why), LegAnswer::Empty, None),
             },
         };
         (
@@ -47,6 +54,7 @@ pub(super) fn ask_all(file: &LegsFile) -> (Vec<LegAnswer>, Vec<LegSeat>) {
                 link,
                 why,
                 reached: None,
+                newest: newest.filter(|it| it.identity == file.identity),
             },
         )
     };
@@ -59,6 +67,7 @@ pub(super) fn ask_all(file: &LegsFile) -> (Vec<LegAnswer>, Vec<LegSeat>) {
                 link: None,
                 why: None,
                 reached: None,
+                newest: None,
             };
             (LegAnswer::Silent, seat)
         };

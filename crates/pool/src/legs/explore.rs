@@ -64,6 +64,7 @@ impl Model {
             copies: legs,
             set: LegMask::all(legs),
             closed: false,
+            announced: false,
         };
         let record = LegRecord {
             writer: Uuid::from_u128(4),

@@ -43,7 +43,7 @@ use uuid::Uuid;
 pub(super) const QUIET: Duration = Duration::from_secs(1);
 /// How long a writer of another machine may take to find out that it is none any more: a heartbeat,
 /// an answer to that, and as much again as a thread may be late.
-const TAKEOVER: Duration = Duration::from_secs(4);
+const TAKEOVER: Duration = Duration::from_secs(8);
 /// How often it is told.
 const ANNOUNCED_MAX: usize = 3;
 
@@ -123,6 +123,7 @@ impl LegGroup {
                 link: Some(link),
                 why: None,
                 reached: None,
+                newest: None,
             });
         }
         let count = file.legs.len();
@@ -136,6 +137,7 @@ impl LegGroup {
             copies: file.copies,
             set: LegMask::all(count),
             closed: true,
+            announced: false,
         };
         let complete = record.set;
         let group = Self::new(
@@ -166,7 +168,8 @@ impl LegGroup {
 
     /// True if this process writes the pool.
     pub(crate) fn is_writer(&self) -> bool {
-        self.state.lock().ledger.is_some()
+        let state = self.state.lock();
+        state.ledger.is_some() && state.over.is_none()
     }
 
     /// Becomes the pool's writer: every other one finds out that it is none any more. What was read
@@ -191,12 +194,17 @@ impl LegGroup {
             let mut announced = false;
             for _ in 0..ANNOUNCED_MAX {
                 let record = self.announce(&chosen, &seats)?;
-                thread::sleep(failpoint::limit("legs-takeover", TAKEOVER));
                 let told = chosen.complete;
+                if record.is_some() {
+                    thread::sleep(failpoint::limit("legs-takeover", TAKEOVER));
+                }
                 (answers, seats) = ask_all(&self.file);
                 chosen = choose_now(&answers, &seats)?;
+                let Some(record) = record else { continue };
                 let is_ours = |leg: usize| match &answers[leg] {
-                    LegAnswer::Record(found) => found.writer == record.writer,
+                    LegAnswer::Record(_) => seats[leg]
+                        .newest
+                        .is_some_and(|it| it.writer == record.writer),
                     // It is left out, or refused, by `choose`.
                     LegAnswer::Silent | LegAnswer::Empty => true,
                 };
@@ -219,21 +227,26 @@ impl LegGroup {
         self.begin()
     }
 
-    /// Writes a generation of this writer's to the complete legs.
-    fn announce(&self, chosen: &ChosenLegs, seats: &[LegSeat]) -> io::Result<LegRecord> {
-        let record = next_record(chosen);
+    /// Announces a generation of this writer's on the complete legs: none if their writer wrote
+    /// one, too, since `chosen` was read.
+    fn announce(&self, chosen: &ChosenLegs, seats: &[LegSeat]) -> io::Result<Option<LegRecord>> {
+        let next = next_record(chosen, seats);
+        let record = LegRecord {
+            // To the slot that has not what counts.
+            generation: next.generation + (chosen.record.generation + 1) % 2,
+            announced: true,
+            ..next
+        };
         for leg in chosen.complete.legs() {
             let link = seats[leg]
                 .link
                 .as_ref()
                 .ok_or(io::ErrorKind::NotConnected)?;
-            if keeper::announce(link, leg, &record)?.is_some() {
-                return Err(io::Error::other(
-                    "another machine takes it over at this moment: let one of the two do it",
-                ));
+            if keeper::announce(link, leg, &record, Some(&chosen.record))?.is_some() {
+                return Ok(None);
             }
         }
-        Ok(record)
+        Ok(Some(record))
     }
 
     /// Writes this writer's first generation, and starts what keeps the legs.
@@ -243,7 +256,7 @@ impl LegGroup {
             for link in state.seats.iter().filter_map(|seat| seat.link.as_ref()) {
                 link.pipeline()?;
             }
-            let record = next_record(&state.chosen);
+            let record = next_record(&state.chosen, &state.seats);
             state.ledger = Some(LegLedger::begin(record));
         }
         keeper::make_changes(self);
@@ -309,7 +322,8 @@ impl LegGroup {
         self.read(offset, to)?;
         let others: Vec<_> = {
             let state = self.state.lock();
-            let live = state.ledger.as_ref().map(LegLedger::live);
+            let ledger = state.ledger.as_ref().filter(|_| state.over.is_none());
+            let live = ledger.map(LegLedger::live);
             let live = live.unwrap_or(LegMask::NONE);
             let link = |leg: usize| Some((leg, state.seats[leg].link.clone()?));
             live.legs().filter_map(link).collect()
@@ -463,7 +477,8 @@ impl LegGroup {
         for thread in self.threads.lock().drain(..) {
             let _ = thread.join();
         }
-        if let Some((_, link)) = self.state.lock().returned.take() {
+        let returned = self.state.lock().returned.take();
+        if let Some((_, link)) = returned {
             link.close();
         }
         let seats = std::mem::take(&mut self.state.lock().seats);

@@ -5,6 +5,7 @@ use super::{
     keeper,
     ledger::{LegLedger, WriteNumber},
     link::LegLink,
+    superblock::LegRecord,
 };
 use crate::MonotonicTime;
 use std::{collections::HashMap, io, ops::Range, sync::Arc};
@@ -19,6 +20,8 @@ pub(super) struct LegSeat {
     pub(super) why: Option<String>,
     /// Since when a leg that is out can be reached again.
     pub(super) reached: Option<MonotonicTime>,
+    /// The newest record that it had when it was asked, an announcement perhaps.
+    pub(super) newest: Option<LegRecord>,
 }
 
 pub(super) struct GroupState {

@@ -13,7 +13,7 @@
 use super::{
     group::{LegGroup, QUIET},
     group_state::GroupState,
-    ledger::WriteNumber,
+    ledger::{LegLedger, WriteNumber},
     link::LegLink,
     superblock::{LEG_DATA, LegRecord},
 };
@@ -72,8 +72,9 @@ pub(super) fn keep(group: &Arc<LegGroup>) {
 /// Makes the changes of the set durable that are due.
 pub(super) fn make_changes(group: &Arc<LegGroup>) {
     loop {
-        let (change, links) = {
+        let (change, links, own) = {
             let mut state = group.state.lock();
+            let own = state.ledger.as_ref().map(|it| *it.record());
             let due = state
                 .ledger
                 .as_mut()
@@ -81,14 +82,14 @@ pub(super) fn make_changes(group: &Arc<LegGroup>) {
             let Some(change) = due else { return };
             let link = |leg: usize| Some((leg, state.seats[leg].link.clone()?));
             let links: Vec<_> = change.unwritten.legs().filter_map(link).collect();
-            (change, links)
+            (change, links, own)
         };
         crate::failpoint!("legs:change");
         for (leg, link) in links {
             let record = &change.record;
-            match announce(&link, leg, record) {
+            match announce(&link, leg, record, own.as_ref()) {
                 Ok(None) => written(group, record, leg),
-                Ok(Some(newer)) => return group.end_for(&newer),
+                Ok(Some(other)) => return group.end_for(&other),
                 Err(e) => {
                     group.leg_failed(leg, &link, &e.to_string());
                     break;
@@ -99,24 +100,45 @@ pub(super) fn make_changes(group: &Arc<LegGroup>) {
     }
 }
 
-/// Writes a writer's record to a leg, unless the leg has a newer one of another writer's: that one.
-/// It looks before and after, since the two may write at once, and to one slot.
+/// Writes a writer's record to a leg. Another writer's is returned instead if the leg has one that
+/// is as new as `known`, what this writer goes on from, and not that: it looks before and after,
+/// since the two may write at once, and to one slot.
+///
+/// # Errors
+/// The leg does not answer, or has not what was written.
 pub(super) fn announce(
     link: &LegLink,
     leg: usize,
     record: &LegRecord,
+    known: Option<&LegRecord>,
 ) -> io::Result<Option<LegRecord>> {
-    let newer = || -> io::Result<Option<LegRecord>> {
+    let newest = || -> io::Result<Option<LegRecord>> {
         let mut start = vec![0; LEG_DATA as usize];
         link.read(0, &mut start)?;
-        let found = LegRecord::newest(&start, leg);
-        Ok(found.filter(|it| it.is_newer_than(record)))
+        Ok(LegRecord::newest(&start, leg))
     };
-    if let Some(found) = newer()? {
+    let is_another = |found: &LegRecord| {
+        let is_known = known.is_some_and(|known| found.writer == known.writer);
+        let is_new = known.is_none_or(|known| found.generation >= known.generation);
+        found.identity == record.identity && found.writer != record.writer && !is_known && is_new
+    };
+    // A writer that is known goes on, if its record is newer than the one that is known.
+    let goes_on = |found: &LegRecord| {
+        known.is_some_and(|known| {
+            found.writer == known.writer
+                && found.writer != record.writer
+                && found.generation > known.generation
+        })
+    };
+    if let Some(found) = newest()?.filter(|it| is_another(it) || goes_on(it)) {
         return Ok(Some(found));
     }
     link.write_and_wait(record.offset(), &record.encode(leg))?;
-    newer()
+    match newest()? {
+        Some(found) if found == *record => Ok(None),
+        Some(found) if found.writer != record.writer => Ok(Some(found)),
+        _ => Err(io::Error::other("it has not what was written to it")),
+    }
 }
 
 fn written(group: &LegGroup, record: &LegRecord, leg: usize) {
@@ -207,7 +229,9 @@ fn bring_up_to_date(group: &Arc<LegGroup>, leg: usize, link: &Arc<LegLink>) {
         Ok(None) => {}
         Ok(Some(newer)) => return group.end_for(&newer),
         Err(e) => {
-            group.state.lock().seats[leg].why = Some(e.to_string());
+            let seat = &mut group.state.lock().seats[leg];
+            // It is asked again once others were.
+            (seat.why, seat.reached) = (Some(e.to_string()), None);
             return link.close();
         }
     }
@@ -305,32 +329,27 @@ fn copy(group: &Arc<LegGroup>, to: &LegLink, part: &std::ops::Range<u64>) -> io:
     to.write_and_wait(LEG_DATA + part.start, &content)
 }
 
-/// Says on the legs that their writer has ended.
+/// Says on the legs that their writer has ended, if nothing of it is under way.
 fn say_closed(group: &LegGroup) {
-    let (record, links) = {
+    let (record, own, links) = {
         let state = group.state.lock();
         let ledger = state.ledger.as_ref();
-        let Some(ledger) = ledger.filter(|it| it.is_settled_set() && state.over.is_none()) else {
+        let is_done = |it: &&LegLedger| it.is_settled_set() && !it.has_writes();
+        let Some(ledger) = ledger.filter(is_done).filter(|_| state.over.is_none()) else {
             return;
         };
-        let found = *ledger.record();
+        let own = *ledger.record();
         let link = |leg: usize| Some((leg, state.seats[leg].link.clone()?));
-        let links: Vec<_> = found.set.legs().filter_map(link).collect();
-        let generation = found.generation + 1;
-        (
-            LegRecord {
-                generation,
-                closed: true,
-                ..found
-            },
-            links,
-        )
+        let links: Vec<_> = own.set.legs().filter_map(link).collect();
+        let record = LegRecord {
+            generation: own.generation + 1,
+            closed: true,
+            ..own
+        };
+        (record, own, links)
     };
     for (leg, link) in links {
-        if link
-            .write_and_wait(record.offset(), &record.encode(leg))
-            .is_err()
-        {
+        if !matches!(announce(&link, leg, &record, Some(&own)), Ok(None)) {
             return;
         }
     }

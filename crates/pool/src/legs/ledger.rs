@@ -227,6 +227,11 @@ impl LegLedger {
         self.change.is_none() && self.lost.is_empty() && self.joining.is_empty()
     }
 
+    /// True if a leg is to have a write that it does not have.
+    pub(crate) fn has_writes(&self) -> bool {
+        !self.writes.is_empty()
+    }
+
     /// The legs without which no write counts.
     fn needed(&self) -> LegMask {
         let joining: LegMask = self.joining.keys().copied().collect();

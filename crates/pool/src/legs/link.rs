@@ -131,8 +131,9 @@ impl LegLink {
         }
         let reading = Arc::clone(self);
         quiet_thread("forebay-leg", move || {
-            let why = read_answers(&reading);
-            reading.die(&why);
+            let reading = DiesWithThread(reading);
+            let why = read_answers(&reading.0);
+            reading.0.die(&why);
         })
         .map(drop)
         .inspect_err(|_| self.is_pipelined.store(false, Release))
@@ -345,6 +346,18 @@ impl LegLink {
         let state = self.state.lock();
         let mut pending = state.pending.values();
         pending.any(|request| request.since.elapsed() > self.answer_limit)
+    }
+}
+
+/// Without a thread that reads them no answer comes.
+struct DiesWithThread(Arc<LegLink>);
+
+impl Drop for DiesWithThread {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0
+                .die("a fault in forebay: the thread that reads its answers ended");
+        }
     }
 }
 

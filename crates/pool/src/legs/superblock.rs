@@ -14,12 +14,13 @@
 //! 81  legs                   1
 //! 82  copies                 1
 //! 83  set of live legs       1   bit n: leg n
-//! 84  flags                  4   bit 0: the writer closed the pool
+//! 84  flags                  4   bit 0: the writer closed the pool; bit 1: it is only announced
 //! 88  reserved, zero        40
 //! ```
 //!
-//! Two slots of a page, written in turn by the generation's parity, so that a torn write leaves the
-//! one before.
+//! Two slots of a page, by the generation's parity. A writer writes them in turn, so that a torn
+//! write leaves the one before. An announcement goes to the slot that has not the record which
+//! counts: it says that a writer comes, and nothing of which legs are complete.
 
 use super::mask::{LEGS_MAX, LegMask};
 use crate::{
@@ -33,13 +34,14 @@ const VERSION: u32 = 1;
 const BYTES: usize = 128;
 const CRC: std::ops::Range<usize> = 12..16;
 const CLOSED: u32 = 1;
+const ANNOUNCED: u32 = 2;
 
 /// Where the pool begins in a leg: behind the two slots.
 pub(crate) const LEG_DATA: u64 = 2 * PAGE;
 /// Generations of one writer: the next one begins at the next multiple, so two writers' differ.
 pub(crate) const TERM: u64 = 1 << 16;
 
-/// No generation is as high: a leg that says so says nonsense, and the next writer's is below 2^63.
+/// No generation is as high: a leg that says so says nonsense.
 const GENERATION_MAX: u64 = 1 << 62;
 
 /// What a leg's superblock says.
@@ -58,6 +60,8 @@ pub(crate) struct LegRecord {
     pub(crate) set: LegMask,
     /// The writer has ended, and writes no more.
     pub(crate) closed: bool,
+    /// Its writer is to begin: of the legs it says nothing.
+    pub(crate) announced: bool,
 }
 
 impl LegRecord {
@@ -83,7 +87,8 @@ impl LegRecord {
         bytes[72..80].copy_from_slice(&self.pool_bytes.to_le_bytes());
         let counts = [leg as u8, self.legs as u8, self.copies as u8, self.set.0];
         bytes[80..84].copy_from_slice(&counts);
-        bytes[84..88].copy_from_slice(&(u32::from(self.closed) * CLOSED).to_le_bytes());
+        let flags = u32::from(self.closed) * CLOSED + u32::from(self.announced) * ANNOUNCED;
+        bytes[84..88].copy_from_slice(&flags.to_le_bytes());
         let crc = crc32c([&bytes[..BYTES]]);
         bytes[CRC].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -108,6 +113,7 @@ impl LegRecord {
             copies: bytes[82].into(),
             set: LegMask(bytes[83]),
             closed: u32_at(bytes, 84) & CLOSED != 0,
+            announced: u32_at(bytes, 84) & ANNOUNCED != 0,
         };
         let is_sane = usize::from(bytes[80]) == leg
             && (1..=LEGS_MAX).contains(&found.legs)
@@ -121,10 +127,18 @@ impl LegRecord {
 
     /// The newest of the two slots at the start of leg number `leg`.
     pub(crate) fn newest(start: &[u8], leg: usize) -> Option<Self> {
+        Self::slots(start, leg).max_by_key(|found| found.generation)
+    }
+
+    /// The newest that says which legs are complete.
+    pub(super) fn counting(start: &[u8], leg: usize) -> Option<Self> {
+        let slots = Self::slots(start, leg).filter(|found| !found.announced);
+        slots.max_by_key(|found| found.generation)
+    }
+
+    fn slots(start: &[u8], leg: usize) -> impl Iterator<Item = Self> {
         let slots = start.chunks(PAGE as usize).take(2);
-        slots
-            .filter_map(|slot| Self::decode(slot, leg))
-            .max_by_key(|found| found.generation)
+        slots.filter_map(move |slot| Self::decode(slot, leg))
     }
 }
 
@@ -143,6 +157,7 @@ mod tests {
             copies: 2,
             set: LegMask(0b101),
             closed: false,
+            announced: false,
         }
     }
 
