@@ -76,15 +76,15 @@ pub(super) fn write_and_wait(group: &Arc<LegGroup>, offset: u64, bytes: &[u8]) -
 /// The owner's: writes what members post, until it ends.
 pub(super) fn serve(shared: &Arc<SharedParts>, group: &Arc<LegGroup>, is_over: &AtomicBool) {
     /// Members would wait for ever: without this process they settle by themselves.
-    struct AbortOnPanic;
-    impl Drop for AbortOnPanic {
+    struct ServerPanic;
+    impl Drop for ServerPanic {
         fn drop(&mut self) {
             if std::thread::panicking() {
                 std::process::abort();
             }
         }
     }
-    let _served = AbortOnPanic;
+    let _aborts = ServerPanic;
     let mut ages = PostAges::new();
     while !is_over.load(Acquire) {
         let taken = shared.posts.take(LOOK);
