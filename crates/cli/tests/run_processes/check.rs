@@ -157,8 +157,8 @@ fn check_same(said: &[Step], replay: &Replay, found: &BTreeMap<u32, Vec<Content>
 
 /// Each log is as after its last sync that was said, or some later step, whatever name it has: its
 /// directory is not synced. One that was synced is there, unless it was unlinked since. What is not
-/// synced is there as well, up to some step, if it is in the pool at once: `is_ordered`. Otherwise,
-/// and of a call that has not returned, any part may be there.
+/// synced since is there as well, up to some step, if it is in the pool at once: `is_ordered`.
+/// Otherwise, before a log's first sync, and of a call that has not returned, any part may be there.
 fn check_synced(
     said: &[Step],
     replay: &Replay,
@@ -184,7 +184,7 @@ fn check_synced(
             .collect();
         let is_changing = |hashes: &[_]| hashes.windows(2).any(|two| two[0] != two[1]);
         let is_open = match is_ordered {
-            true => is_changing(&hashes[hashes.len().saturating_sub(2)..]),
+            true => synced.is_none() || is_changing(&hashes[hashes.len().saturating_sub(2)..]),
             false => synced.is_none() || is_changing(&hashes),
         };
         let contents = found.get(&number).map_or(&[][..], Vec::as_slice);
