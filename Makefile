@@ -140,7 +140,7 @@ test-aarch64: ## Build the pool for aarch64 and run its tests under qemu-user
 	@scripts/setup.sh aarch64
 	cargo test -p forebay-pool $(LOCKED) --target $(AARCH64) --lib \
 		--test changing --test crash --test fixtures --test fuzzed --test lane --test ownership --test processes --test resident --test threads \
-		-- --skip media::disk --skip media::mapping::tests::a_mapping_is --skip shared::tests::attack::nonsense --skip shared::tests::kills --skip shared::tests::explore \
+		-- --skip media::disk --skip media::mapping::tests::a_mapping_is --skip shared::tests::attack::nonsense --skip shared::tests::kills --skip shared::tests::locks --skip shared::tests::explore \
 		--skip pool::copy_lane::tests::a_lane_in_use --skip rights::tests::child_ --skip rights::tests::killed_child --skip rights::tests::large_answer \
 		--skip rights::tests::user_that_the_namespace_lacks
 
