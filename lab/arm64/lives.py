@@ -49,8 +49,10 @@ class DatabaseLife:
         self.machine.sh(f"mkdir -p {one.run_dir}; chown {one.user} {one.run_dir}; cd /data/{one.name}; FOREBAY_RUN_DIR={one.run_dir} {self.as_user(under + one.server)} >>/data/{one.name}.said 2>&1 </dev/null & echo $! >/run/{one.name}.pid")
         until = time.monotonic() + READY_LIMIT_S
         while self.machine.ask(f"({one.is_ready}) >/dev/null 2>&1")[0] != 0:
-            if time.monotonic() > until:
-                raise Failure(f"{one.name} does not answer ({how}):\n{self.machine.ask(f'tail -n 30 /data/{one.name}.said')[1]}")
+            has_ended = self.machine.ask(f"kill -0 $(cat /run/{one.name}.pid)")[0] != 0
+            if has_ended or time.monotonic() > until:
+                said = self.machine.ask(f"tail -n 30 /data/{one.name}.said /data/{one.name}/log 2>/dev/null")[1]
+                raise Failure(f"{one.name} {'has ended' if has_ended else 'does not answer'} ({how}):\n{said}")
             time.sleep(1.0)
 
     def write(self, count: int) -> None:
