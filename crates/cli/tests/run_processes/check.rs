@@ -158,7 +158,8 @@ fn check_same(said: &[Step], replay: &Replay, found: &BTreeMap<u32, Vec<Content>
 /// Each log is as after its last sync that was said, or some later step, whatever name it has: its
 /// directory is not synced. One that was synced is there, unless it was unlinked since. What is not
 /// synced since is there as well, up to some step, if it is in the pool at once: `is_ordered`.
-/// Otherwise, before a log's first sync, and of a call that has not returned, any part may be there.
+/// Otherwise, before a log's first sync, and of a call that has not returned, any part may be
+/// there.
 fn check_synced(
     said: &[Step],
     replay: &Replay,
