@@ -41,6 +41,8 @@ fn python_tests_of_the_package_pass() {
         .env("PYTHONPATH", dir.path())
         .env("MYPYPATH", dir.path())
         .env("PYTHONDONTWRITEBYTECODE", "1")
+        // Of the packages that other tests have installed there.
+        .env("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&ran.stdout);

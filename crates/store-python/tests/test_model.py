@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 import forebay
 
 KEYS = st.binary(min_size=1, max_size=3).map(lambda key: key[:1] + b"k" * len(key[1:]))
-VALUES = st.one_of(st.binary(max_size=20), st.integers(100, 70_000).map(lambda n: b"v" * n))
+
+
+def values(most):
+    return st.one_of(st.binary(max_size=20), st.integers(100, most).map(lambda n: b"v" * n))
+
+
+# What is written as one, a put or a batch, is at most half a segment: 65,504 bytes of the pool of these tests.
+VALUES, BATCHED_VALUES, BATCHED = values(60_000), values(7_500), 8
 BOUNDS = st.one_of(st.none(), KEYS)
 
 
@@ -49,7 +56,7 @@ class StoreBesideDict(stateful.RuleBasedStateMachine):
     def pop(self, key):
         assert self.store.pop(key, None) == self.model.pop(key, None)
 
-    @stateful.rule(changes=st.lists(st.tuples(KEYS, st.one_of(st.none(), VALUES)), max_size=8))
+    @stateful.rule(changes=st.lists(st.tuples(KEYS, st.one_of(st.none(), BATCHED_VALUES)), max_size=BATCHED))
     def batch(self, changes):
         with self.store.batch() as batch:
             for key, value in changes:
