@@ -119,7 +119,7 @@ impl Store {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
     /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
-    /// store.put("alice", 70u64.to_le_bytes())?;
+    /// store.put("alice", &70u64.to_le_bytes())?;
     /// let paid = store.transaction(|tx| {
     ///     let balance = |value: Option<forebay_store::Value>| {
     ///         let bytes = value.and_then(|value| (*value).try_into().ok());
@@ -129,8 +129,8 @@ impl Store {
     ///     if alice < 50 {
     ///         return Ok(false); // nothing was written
     ///     }
-    ///     tx.put("alice", (alice - 50).to_le_bytes())?;
-    ///     tx.put("bob", (bob + 50).to_le_bytes())?;
+    ///     tx.put("alice", &(alice - 50).to_le_bytes())?;
+    ///     tx.put("bob", &(bob + 50).to_le_bytes())?;
     ///     Ok(true)
     /// })?;
     /// assert!(paid);
@@ -311,14 +311,15 @@ impl Transaction<'_> {
         let batch = Batch::of(self.writes.into_iter().collect());
         let reads = self.reads.into_inner();
         shared.wait_for_batch(&batch)?;
-        for comparison in 1.. {
+        let mut comparisons = 0;
+        loop {
+            comparisons += 1;
             let check = CommitCheck::begin(shared, &self.snapshot, &reads)?;
             match shared.write_batch(&batch, Some(&check)) {
                 Err(StoreError::Conflict { .. })
-                    if check.is_overrun() && comparison < COMPARISONS_MAX => {}
+                    if check.is_overrun() && comparisons < COMPARISONS_MAX => {}
                 done => return done,
             }
         }
-        Ok(())
     }
 }
