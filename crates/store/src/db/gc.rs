@@ -32,6 +32,7 @@ pub(super) use estimate::Estimate;
 use forebay_pool::Lsn;
 use pace::Pace;
 use parking_lot::{Mutex, MutexGuard};
+pub(super) use resident::KEPT_MAX;
 use resident::ResidentRoom;
 use set_aside::AsideFiles;
 use std::{

@@ -129,7 +129,7 @@ impl StoreCore {
 
     /// Looks the key up and has `read` read at its address, again if that gives nothing.
     #[inline]
-    fn find<T>(
+    pub(super) fn find<T>(
         &self,
         key: &[u8],
         mut read: impl FnMut(RecordAddress) -> Result<Option<T>, StoreError>,

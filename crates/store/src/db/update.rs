@@ -2,17 +2,13 @@
 //! comes in its place is written if, under the key's lock, it is still the one that was read.
 //! Otherwise that is done again: each time another writer has come first.
 
-use super::{
-    Store, StoreCore, Value,
-    read::{LOOKUPS_MAX, live},
-    write::check_key,
-};
+use super::{Store, StoreCore, read::live, write::check_key};
 use crate::{error::StoreError, index::RecordAddress};
 use forebay_pool::Lsn;
 use std::cell::RefCell;
 
 /// What comes in the place of a value.
-enum Replacement {
+enum ValueReplacement {
     /// Nothing: it stays, and that is no write.
     Kept,
     /// It itself: a write that need not be done again.
@@ -21,7 +17,7 @@ enum Replacement {
     Deleted,
 }
 
-impl From<Option<Vec<u8>>> for Replacement {
+impl From<Option<Vec<u8>>> for ValueReplacement {
     fn from(value: Option<Vec<u8>>) -> Self {
         value.map_or(Self::Deleted, Self::Value)
     }
@@ -53,9 +49,9 @@ impl Store {
         self.shared.replace(key.as_ref(), |present| {
             let as_expected = present == expected;
             let new = match as_expected {
-                true if new == present => Replacement::Same,
+                true if new == present => ValueReplacement::Same,
                 true => new.map(<[u8]>::to_vec).into(),
-                false => Replacement::Kept,
+                false => ValueReplacement::Kept,
             };
             Ok((new, as_expected))
         })
@@ -88,7 +84,7 @@ impl Store {
         self.shared.replace(key.as_ref(), |present| {
             let merged = merge(present);
             let new = match merged.as_deref() == present {
-                true => Replacement::Same,
+                true => ValueReplacement::Same,
                 false => merged.clone().into(),
             };
             Ok((new, merged))
@@ -129,7 +125,7 @@ impl Store {
             };
             let sum = before.checked_add(by);
             let sum = sum.ok_or_else(|| not(format!("{before}, to which {by} is to be added")))?;
-            Ok((Replacement::Value(sum.to_le_bytes().to_vec()), sum))
+            Ok((ValueReplacement::Value(sum.to_le_bytes().to_vec()), sum))
         })
     }
 }
@@ -139,12 +135,13 @@ impl StoreCore {
     fn replace<T>(
         &self,
         key: &[u8],
-        mut change: impl FnMut(Option<&[u8]>) -> Result<(Replacement, T), StoreError>,
+        mut change: impl FnMut(Option<&[u8]>) -> Result<(ValueReplacement, T), StoreError>,
     ) -> Result<T, StoreError> {
         check_key(key)?;
         let hash = self.hash(key);
         loop {
-            let (address, present) = self.present(hash, key)?;
+            let read = |at| Ok(self.value_if_there(key, at)?.map(|value| (at, value)));
+            let (address, present) = self.find(key, read)?.unzip();
             let (new, done) = change(present.as_deref())?;
             let unknown = RefCell::new(None);
             // Under the key's lock. An address is of one value, so there is no other in between.
@@ -159,10 +156,10 @@ impl StoreCore {
                 }
             };
             let written = match new {
-                Replacement::Kept => true,
-                Replacement::Same => self.commit_present(address).map(|()| true)?,
-                Replacement::Value(value) => self.put_if(key, &value, &still)?,
-                Replacement::Deleted => self.delete_if(key, &still)?,
+                ValueReplacement::Kept => true,
+                ValueReplacement::Same => self.commit_present(address).map(|()| true)?,
+                ValueReplacement::Value(value) => self.put_if(key, &value, &still)?,
+                ValueReplacement::Deleted => self.delete_if(key, &still)?,
             };
             if let Some(error) = unknown.take() {
                 return Err(error.into());
@@ -180,30 +177,6 @@ impl StoreCore {
             Some(address) => address.lsn + u64::from(address.len.max(1)) - 1,
             None => Lsn::MAX - 1,
         })
-    }
-
-    /// The key's value, and where it is.
-    fn present(
-        &self,
-        hash: u64,
-        key: &[u8],
-    ) -> Result<(Option<RecordAddress>, Option<Value>), StoreError> {
-        self.check_process()?;
-        let mut address = None;
-        for _ in 0..LOOKUPS_MAX {
-            address = live(self.view.load().find(hash, key)?);
-            let Some(at) = address else {
-                return Ok((None, None));
-            };
-            // Otherwise it was moved since.
-            if let Some(value) = self.value_if_there(key, at)? {
-                return Ok((address, Some(value)));
-            }
-        }
-        Err(address.map_or_else(
-            || StoreError::damaged(&self.dir, "a key is nowhere"),
-            |at| self.missing(at),
-        ))
     }
 }
 

@@ -15,7 +15,7 @@
 //!
 //! What the two are for: [`locks`](super::locks).
 
-use super::{Store, StoreCore, transaction::CommitCheck};
+use super::{Store, StoreCore, gc::KEPT_MAX, transaction::CommitCheck};
 use crate::{
     KEY_BYTES_MAX, VALUE_BYTES_MAX,
     error::StoreError,
@@ -351,7 +351,7 @@ impl StoreCore {
             RoomClaim::Put
         };
         let write = || self.write_one(claim, kind, key, body, form, still);
-        let written = match self.with_room(claim, write) {
+        let written = match self.with_room(claim, KEPT_MAX, write) {
             Err(error) if kind == KIND_DELETE && error.wants_room() => self.delete_late(write)?,
             Err(error) => {
                 self.note_no_room(&error, body.len());
@@ -377,31 +377,17 @@ impl StoreCore {
     }
 
     /// Does `write`, again and again as long as a resident log has no room for it and some is made.
+    /// What something keeps is waited for as long as `kept_max`.
     #[inline]
     fn with_room<T>(
         &self,
         claim: RoomClaim,
+        kept_max: Duration,
         mut write: impl FnMut() -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         loop {
             match write() {
-                Err(StoreError::Full { .. }) => self.wait_for_room(claim)?,
-                done => return done,
-            }
-        }
-    }
-
-    /// The same for a transaction, whose own snapshot may keep all that could be given back: that
-    /// is not waited for.
-    fn with_room_beside_a_snapshot<T>(
-        &self,
-        mut write: impl FnMut() -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        loop {
-            match write() {
-                Err(StoreError::Full { .. }) => {
-                    self.wait_for_room_kept(RoomClaim::Put, Duration::ZERO)?;
-                }
+                Err(StoreError::Full { .. }) => self.wait_for_room_kept(claim, kept_max)?,
                 done => return done,
             }
         }
@@ -559,7 +545,7 @@ impl StoreCore {
     ) -> Result<(), StoreError> {
         let (payload, places) = self.encode_batch(batch, &mut attempt.large)?;
         let hashes: Vec<u64> = batch.ops.iter().map(|(key, _)| self.hash(key)).collect();
-        let mut append = || {
+        let append = || {
             attempt.appended = false;
             check.map_or(Ok(()), |check| check.catch_up(self))?;
             let read = check.into_iter().flat_map(CommitCheck::hashes);
@@ -573,10 +559,9 @@ impl StoreCore {
             let lsn = self.tail.append(RoomClaim::Put, KIND_BATCH, &parts)?;
             Ok((lsn, writers, keys))
         };
-        let appended = match check {
-            None => self.with_room(RoomClaim::Put, append),
-            Some(_) => self.with_room_beside_a_snapshot(&mut append),
-        };
+        // A transaction's own snapshot may keep all that could be given back.
+        let kept_max = check.map_or(KEPT_MAX, |_| Duration::ZERO);
+        let appended = self.with_room(RoomClaim::Put, kept_max, append);
         let appended = appended.inspect_err(|error| self.note_no_room(error, payload.len()));
         let (lsn, mut writers, keys) = appended?;
         writers.writes += batch.len() as u64;

@@ -176,7 +176,7 @@ pub(crate) fn above_missing(dir: &Path) -> Vec<&Path> {
 }
 
 /// A directory by its path, which may be empty.
-fn or_here(dir: &Path) -> &Path {
+pub(crate) fn or_here(dir: &Path) -> &Path {
     match dir.as_os_str().is_empty() {
         true => Path::new("."),
         false => dir,

@@ -54,7 +54,7 @@ impl RoomClaim {
         matches!(self, Self::Copy | Self::FileCopy)
     }
 
-    /// How far into the last free segments.
+    /// How far into the last free segments it may go: a file's copy as far as a put.
     #[inline]
     fn level(self) -> u8 {
         match self {

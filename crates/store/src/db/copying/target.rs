@@ -2,7 +2,7 @@
 //! complete, and no manifest: an opening refuses it, and says why.
 
 use crate::{
-    disk::{Disk, DiskFile, above_missing, replace},
+    disk::{Disk, DiskFile, above_missing, or_here, replace},
     error::StoreError,
     manifest::{self, ManifestState},
     stats::CopyReport,
@@ -126,8 +126,7 @@ impl<'a> CopyTarget<'a> {
             }
             made.sync()?;
             disk.sync_dir(dir)?;
-            let above = dir.parent().filter(|above| !above.as_os_str().is_empty());
-            disk.sync_dir(above.unwrap_or(Path::new(".")))?;
+            disk.sync_dir(dir.parent().map_or(Path::new("."), or_here))?;
             Ok(None)
         };
         match begin() {
@@ -327,7 +326,8 @@ impl<'a> CopyTarget<'a> {
     pub(super) fn remove(&self) {
         let parts = self.parts.iter().copied();
         let names = parts.chain([manifest::TEMPORARY]).map(str::to_owned);
-        // What stays of it, the next backup removes, or who reads the mark.
+        // If that fails, the mark stays: an opening refuses the directory, and the next backup
+        // removes it.
         if discard(&self.dir, names.collect()).is_ok() && self.is_new {
             let _ = fs::remove_dir(&self.dir);
         }

@@ -52,7 +52,7 @@ const IDLE: Duration = Duration::from_millis(20);
 const INGESTION_MAX: Duration = Duration::from_secs(10);
 /// How long a writer without room waits for a segment that something keeps, as the snapshot of a
 /// transaction does for a moment, and how often it asks again.
-const KEPT_MAX: Duration = Duration::from_millis(500);
+pub(in crate::db) const KEPT_MAX: Duration = Duration::from_millis(500);
 const KEPT_LOOK: Duration = Duration::from_millis(1);
 
 /// How writers without room and the collector talk.

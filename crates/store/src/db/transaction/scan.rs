@@ -42,11 +42,7 @@ fn within<'t>(writes: &'t BTreeMap<Vec<u8>, Option<Vec<u8>>>, range: &ScanRange)
     if range.is_empty() {
         return Box::new(std::iter::empty());
     }
-    let bounds = (
-        range.from.as_ref().map(Vec::as_slice),
-        range.to.as_ref().map(Vec::as_slice),
-    );
-    let writes = writes.range::<[u8], _>(bounds);
+    let writes = writes.range::<[u8], _>(range.bounds());
     match range.reversed {
         true => Box::new(writes.rev()),
         false => Box::new(writes),
