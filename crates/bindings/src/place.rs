@@ -63,7 +63,7 @@ impl StorePlace {
         for entry in entries {
             let entry = entry.map_err(BindingError::system("listing", &self.name))?;
             let entry = entry.file_name();
-            // A disk's root has the second.
+            // The root of a disk has lost+found.
             if entry != POOL && entry != DATA && entry != "lost+found" {
                 others.push(entry.to_string_lossy().into_owned());
             }

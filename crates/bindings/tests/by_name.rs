@@ -184,3 +184,27 @@ fn without_a_pool_none_is_made() {
     store.close().unwrap();
     assert!(!dir.path().join("pool").exists());
 }
+
+/// Promise (store): On a pool on a disk, a synced write of a binding is committed when it returns.
+#[test]
+fn a_synced_write_is_committed() {
+    let dir = tempfile::tempdir_in(".").unwrap();
+    let options = options().pool_kind(PoolKind::Disk).pool_bytes(16 << 20);
+    let store = BoundStore::open(&options, dir.path()).unwrap();
+    let has = |key: &str| {
+        let data = dir.path().join("data");
+        let reader = StoreOptions::new().open_read_only(data, None).unwrap();
+        reader.contains_key(key).unwrap()
+    };
+    store.put_as(b"a", b"1", false).unwrap();
+    assert!(!has("a"));
+    store.put_as(b"b", b"1", true).unwrap();
+    assert!(has("a") && has("b"));
+    store.delete_as(b"a", true).unwrap();
+    assert!(!has("a"));
+    let mut batch = store.batch();
+    batch.put("c", "1").unwrap();
+    store.write_as(&batch, true).unwrap();
+    assert!(has("c"));
+    store.close().unwrap();
+}

@@ -69,7 +69,7 @@ struct leveldb_readoptions_t {
 };
 
 struct leveldb_writeoptions_t {
-    uint8_t sync;
+    char unused;
 };
 
 struct leveldb_writebatch_t {
@@ -652,7 +652,8 @@ leveldb_writeoptions_t *leveldb_writeoptions_create(void) {
 void leveldb_writeoptions_destroy(leveldb_writeoptions_t *options) { free(options); }
 
 void leveldb_writeoptions_set_sync(leveldb_writeoptions_t *options, uint8_t sync) {
-    options->sync = sync;
+    /* Each write is synced. */
+    (void)options, (void)sync;
 }
 
 leveldb_cache_t *leveldb_cache_create_lru(size_t capacity) {

@@ -307,8 +307,8 @@ pub unsafe extern "C" fn forebay_checkpoint(
     unsafe { told(errptr, (), copy) };
 }
 
-/// Removes the store of that name, with everything in it, and its pool, if that is in it. No store
-/// is no error; a store in use, or one that does not open, is.
+/// Removes the store of that name, with everything in it, and its pool, unless the options name
+/// one. No store is no error; a store in use, or one that does not open, is.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_destroy_db(
     options: *const forebay_options_t,

@@ -270,7 +270,7 @@ def test_a_forked_child_is_told_whose_the_store_is(path):
         assert len(store) == 1001 and store[b"00001"] == b"v" * 100 and store.verify()["problems"] == []
 
 
-def test_nothing_unsynced_is_taken_by_a_later_commit(path):
+def test_what_is_not_synced_is_seen_at_once(path):
     with forebay.open(path, **OPTIONS) as store:
         store.put(b"boat", b"blue", sync=False)
         store.delete(b"ark", sync=False)

@@ -21,9 +21,9 @@
  * what it points to is freed, and it points to a message, which goes back by forebay_free(). The
  * message says what was found and what to do.
  *
- * Threads. A forebay_t may be used by any number of threads at a time. Everything else by one at a
- * time. forebay_close must be the last call on a store; iterators and snapshots of it may be
- * destroyed later.
+ * Threads. A forebay_t may be used by any number of threads at a time, and so may options of reads
+ * and writes that no thread changes meanwhile. Everything else by one at a time. forebay_close must
+ * be the last call on a store; iterators and snapshots of it may be destroyed later.
  *
  * Processes. A store is the process's that opened it. In a child of fork() every call fails with a
  * message. A fault of the library ends the process, as a crash does, which loses nothing that was
@@ -419,8 +419,8 @@ void forebay_collect(forebay_t *db, char **errptr);
 void forebay_checkpoint(forebay_t *db, const char *name, char **errptr);
 
 /**
- * Removes the store of that name, with everything in it, and its pool, if that is in it. No store
- * is no error; a store in use, or one that does not open, is.
+ * Removes the store of that name, with everything in it, and its pool, unless the options name
+ * one. No store is no error; a store in use, or one that does not open, is.
  */
 void forebay_destroy_db(const forebay_options_t *options, const char *name, char **errptr);
 
