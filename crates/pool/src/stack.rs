@@ -51,6 +51,17 @@ pub fn with_room<T, F: FnOnce() -> T>(call: F) -> T {
     }
 }
 
+/// Does what it has if its thread panics while it is there.
+pub(crate) struct OnPanic<F: FnMut()>(pub(crate) F);
+
+impl<F: FnMut()> Drop for OnPanic<F> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            (self.0)();
+        }
+    }
+}
+
 /// Starts a thread to which no signal of the process is delivered, whoever handles them.
 ///
 /// # Errors

@@ -5,7 +5,7 @@ use super::{
     choose::{ChosenLegs, LegAnswer, LegRefusal},
     group_state::LegSeat,
     ledger::next_term,
-    link::LegLink,
+    link::{LegLink, is_blank},
     mask::LegMask,
     pool_file::LegsFile,
     superblock::{LEG_DATA, LegRecord},
@@ -35,8 +35,7 @@ pub(super) fn next_record(chosen: &ChosenLegs, seats: &[LegSeat]) -> LegRecord {
 pub(super) fn ask_all(file: &LegsFile) -> (Vec<LegAnswer>, Vec<LegSeat>) {
     let ask = |leg: usize| {
         let found = LegLink::connect(&file.legs[leg], file.insecure).and_then(|link| {
-            let mut start = vec![0; LEG_DATA as usize];
-            link.read(0, &mut start)?;
+            let start = link.read_start()?;
             let [newest, counting] =
                 [LegRecord::newest, LegRecord::counting].map(|of| of(&start, leg));
             Ok((link, newest, counting))
@@ -53,8 +52,8 @@ pub(super) fn ask_all(file: &LegsFile) -> (Vec<LegAnswer>, Vec<LegSeat>) {
             LegSeat {
                 link,
                 why,
-                reached: None,
                 newest: newest.filter(|it| it.identity == file.identity),
+                ..LegSeat::default()
             },
         )
     };
@@ -62,15 +61,7 @@ pub(super) fn ask_all(file: &LegsFile) -> (Vec<LegAnswer>, Vec<LegSeat>) {
         let asked: Vec<_> = (0..file.legs.len())
             .map(|leg| scope.spawn(move || ask(leg)))
             .collect();
-        let nothing = || {
-            let seat = LegSeat {
-                link: None,
-                why: None,
-                reached: None,
-                newest: None,
-            };
-            (LegAnswer::Silent, seat)
-        };
+        let nothing = || (LegAnswer::Silent, LegSeat::default());
         asked
             .into_iter()
             .map(|it| it.join().unwrap_or_else(|_| nothing()))
@@ -121,9 +112,7 @@ pub(super) fn check_empty(link: &LegLink, bytes: u64, force: bool) -> io::Result
             "it has {found} bytes, and a pool of {bytes} takes {needed}: make the export larger, or the pool smaller (--size)"
         )));
     }
-    let mut start = vec![0; LEG_DATA as usize];
-    link.read(0, &mut start)?;
-    if start.iter().all(|byte| *byte == 0) || force {
+    if is_blank(&link.read_start()?) || force {
         return Ok(());
     }
     Err(io::Error::other(

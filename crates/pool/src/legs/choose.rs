@@ -81,3 +81,33 @@ pub(crate) fn choose(answers: &[LegAnswer], given_up: LegMask) -> Result<ChosenL
         complete,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    #[test]
+    fn two_writers_of_one_generation_are_refused() {
+        let record = |writer: u128| LegRecord {
+            identity: Uuid::from_u128(1),
+            writer: Uuid::from_u128(writer),
+            boot: Uuid::from_u128(3),
+            generation: 7,
+            pool_bytes: 1 << 20,
+            legs: 2,
+            copies: 2,
+            set: LegMask::all(2),
+            closed: false,
+            announced: false,
+        };
+        let answers = [record(1), record(2)].map(LegAnswer::Record);
+        let refused = choose(&answers, LegMask::NONE);
+        assert_eq!(refused, Err(LegRefusal::TwoWriters { generation: 7 }));
+        let chosen = choose(&answers, LegMask::of(1)).unwrap();
+        assert_eq!(
+            (chosen.record, chosen.complete),
+            (record(1), LegMask::of(0))
+        );
+    }
+}

@@ -21,7 +21,10 @@ use super::{
     pool_file::LegsFile,
     superblock::{LEG_DATA, LegRecord},
 };
-use crate::{complain, failpoint, stack::quiet_thread};
+use crate::{
+    complain, failpoint,
+    stack::{OnPanic, quiet_thread},
+};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::{
     collections::HashMap,
@@ -42,7 +45,7 @@ use uuid::Uuid;
 /// then.
 pub(super) const QUIET: Duration = Duration::from_secs(1);
 /// How long a writer of another machine may take to find out that it is none any more: a heartbeat,
-/// an answer to that, and as much again as a thread may be late.
+/// an answer to that (up to twice a link's limit), and as long as a thread may be late.
 const TAKEOVER: Duration = Duration::from_secs(8);
 /// How often it is told.
 const ANNOUNCED_MAX: usize = 3;
@@ -117,13 +120,10 @@ impl LegGroup {
             let link = LegLink::connect(leg, file.insecure).map_err(at_leg)?;
             check_empty(&link, bytes, force).map_err(at_leg)?;
             // A newer record of the pool that was there would count.
-            link.write_and_wait(0, &vec![0; LEG_DATA as usize])
-                .map_err(at_leg)?;
+            link.erase_start().map_err(at_leg)?;
             seats.push(LegSeat {
                 link: Some(link),
-                why: None,
-                reached: None,
-                newest: None,
+                ..LegSeat::default()
             });
         }
         let count = file.legs.len();
@@ -242,7 +242,7 @@ impl LegGroup {
                 .link
                 .as_ref()
                 .ok_or(io::ErrorKind::NotConnected)?;
-            if keeper::announce(link, leg, &record, Some(&chosen.record))?.is_some() {
+            if keeper::announce(link, leg, &record, &chosen.record)?.is_some() {
                 return Ok(None);
             }
         }
@@ -271,16 +271,11 @@ impl LegGroup {
 
     /// Has a thread do the `work`; the group ends if that panics.
     fn start(self: &Arc<Self>, name: &str, work: fn(&Arc<Self>)) -> io::Result<()> {
-        struct EndOnPanic(Arc<LegGroup>);
-        impl Drop for EndOnPanic {
-            fn drop(&mut self) {
-                if thread::panicking() {
-                    self.0.end("a fault in forebay: its thread ended");
-                }
-            }
-        }
-        let group = EndOnPanic(Arc::clone(self));
-        let started = quiet_thread(name, move || work(&group.0))?;
+        let group = Arc::clone(self);
+        let started = quiet_thread(name, move || {
+            let _ends = OnPanic(|| group.end("a fault in forebay: its thread ended"));
+            work(&group);
+        })?;
         self.threads.lock().push(started);
         Ok(())
     }
@@ -297,8 +292,7 @@ impl LegGroup {
                     Some(ledger) => ledger.live(),
                     None => state.chosen.complete,
                 };
-                let mut legs = complete.legs();
-                legs.find_map(|leg| Some((leg, state.seats[leg].link.clone()?)))
+                state.links(complete).into_iter().next()
             };
             let Some((leg, link)) = found else {
                 return Err(io::Error::other(
@@ -320,13 +314,10 @@ impl LegGroup {
     /// As [`read`](Self::read).
     pub(crate) fn read_equal(self: &Arc<Self>, offset: u64, to: &mut [u8]) -> io::Result<()> {
         self.read(offset, to)?;
-        let others: Vec<_> = {
+        let others = {
             let state = self.state.lock();
             let ledger = state.ledger.as_ref().filter(|_| state.over.is_none());
-            let live = ledger.map(LegLedger::live);
-            let live = live.unwrap_or(LegMask::NONE);
-            let link = |leg: usize| Some((leg, state.seats[leg].link.clone()?));
-            live.legs().filter_map(link).collect()
+            state.links(ledger.map_or(LegMask::NONE, LegLedger::live))
         };
         let mut theirs = vec![0; to.len()];
         for (leg, link) in others {

@@ -5,6 +5,7 @@ use super::{
     keeper,
     ledger::{LegLedger, WriteNumber},
     link::LegLink,
+    mask::LegMask,
     superblock::LegRecord,
 };
 use crate::MonotonicTime;
@@ -14,6 +15,7 @@ use std::{collections::HashMap, io, ops::Range, sync::Arc};
 pub(crate) type OnWritten = Box<dyn FnOnce(io::Result<()>) + Send>;
 
 /// One leg, as it is known here.
+#[derive(Default)]
 pub(super) struct LegSeat {
     pub(super) link: Option<Arc<LegLink>>,
     /// Why it is not complete, in words.
@@ -39,6 +41,12 @@ pub(super) struct GroupState {
 }
 
 impl GroupState {
+    /// The links to these legs, as far as there are any.
+    pub(super) fn links(&self, legs: LegMask) -> Vec<(usize, Arc<LegLink>)> {
+        let link = |leg: usize| Some((leg, self.seats.get(leg)?.link.clone()?));
+        legs.legs().filter_map(link).collect()
+    }
+
     /// True if a part of it is being written.
     pub(super) fn is_busy(&self, range: &Range<u64>) -> bool {
         let mut busy = self.busy.values();
@@ -74,10 +82,7 @@ impl GroupState {
         let (number, to) = ledger.begin_write();
         self.busy.insert(number, range);
         self.waiting.insert(number, then);
-        let links = to
-            .legs()
-            .filter_map(|leg| Some((leg, self.seats[leg].link.clone()?)));
-        Ok((number, links.collect()))
+        Ok((number, self.links(to)))
     }
 
     pub(super) fn forget_settled(&mut self) {

@@ -1,12 +1,11 @@
 //! The thread that looks whether a writer is the pool's writer still. docs/legs.md, "What is lost
 //! when".
 //!
-//! It asks all live legs at once, every [`HEARTBEAT`], and does nothing else: an answer takes a
-//! link's limit at most, so who takes the pool over knows by when it was noticed.
+//! It asks all live legs at once, every [`HEARTBEAT`], and does nothing else: an answer takes about
+//! twice a link's limit at most, so who takes the pool over knows by when it was noticed.
 
 use super::{
     group::LegGroup,
-    link::LegLink,
     superblock::{LEG_DATA, LegRecord},
 };
 use std::{
@@ -38,9 +37,7 @@ fn look(group: &Arc<LegGroup>) {
     let (record, links) = {
         let state = group.state.lock();
         let Some(ledger) = &state.ledger else { return };
-        let link = |leg: usize| Some((leg, state.seats[leg].link.clone()?));
-        let links: Vec<(usize, Arc<LegLink>)> = ledger.live().legs().filter_map(link).collect();
-        (*ledger.record(), links)
+        (*ledger.record(), state.links(ledger.live()))
     };
     let (told, heard) = mpsc::channel();
     for (number, (_, link)) in links.iter().enumerate() {

@@ -14,7 +14,7 @@ use super::{
     group::{LegGroup, QUIET},
     group_state::GroupState,
     ledger::{LegLedger, WriteNumber},
-    link::LegLink,
+    link::{LegLink, is_blank},
     superblock::{LEG_DATA, LegRecord},
 };
 use crate::{MonotonicTime, complain, failpoint, stack::quiet_thread};
@@ -34,13 +34,13 @@ const COPIED_AT_ONCE: u64 = 1 << 20;
 /// How long a range is waited for before looking whether a change of the set is due.
 const LOOK: Duration = Duration::from_millis(5);
 /// How often a leg that is out is asked whether it is back.
-const EVERY: Duration = Duration::from_secs(1);
+const CALL_EVERY: Duration = Duration::from_secs(1);
 /// How long to sleep without anything to do.
 const IDLE: Duration = Duration::from_millis(200);
 
 /// Until the group is closed.
 pub(super) fn keep(group: &Arc<LegGroup>) {
-    let mut beat = MonotonicTime::now();
+    let mut called = MonotonicTime::now();
     loop {
         make_changes(group);
         {
@@ -53,8 +53,8 @@ pub(super) fn keep(group: &Arc<LegGroup>) {
                 group.changed.wait_for(&mut state, IDLE);
             }
         }
-        if beat.elapsed() >= EVERY {
-            beat = MonotonicTime::now();
+        if called.elapsed() >= CALL_EVERY {
+            called = MonotonicTime::now();
             call_returning(group);
         }
         let returned = group.state.lock().returned.take();
@@ -74,20 +74,20 @@ pub(super) fn make_changes(group: &Arc<LegGroup>) {
     loop {
         let (change, links, own) = {
             let mut state = group.state.lock();
-            let own = state.ledger.as_ref().map(|it| *it.record());
-            let due = state
-                .ledger
-                .as_mut()
-                .and_then(|it| it.due_change().cloned());
-            let Some(change) = due else { return };
-            let link = |leg: usize| Some((leg, state.seats[leg].link.clone()?));
-            let links: Vec<_> = change.unwritten.legs().filter_map(link).collect();
+            let Some(ledger) = &mut state.ledger else {
+                return;
+            };
+            let own = *ledger.record();
+            let Some(change) = ledger.due_change().cloned() else {
+                return;
+            };
+            let links = state.links(change.unwritten);
             (change, links, own)
         };
         crate::failpoint!("legs:change");
         for (leg, link) in links {
             let record = &change.record;
-            match announce(&link, leg, record, own.as_ref()) {
+            match announce(&link, leg, record, &own) {
                 Ok(None) => written(group, record, leg),
                 Ok(Some(other)) => return group.end_for(&other),
                 Err(e) => {
@@ -101,8 +101,8 @@ pub(super) fn make_changes(group: &Arc<LegGroup>) {
 }
 
 /// Writes a writer's record to a leg. Another writer's is returned instead if the leg has one that
-/// is as new as `known`, what this writer goes on from, and not that: it looks before and after,
-/// since the two may write at once, and to one slot.
+/// is newer than `known`, which this writer goes on from, or as new and not that: it looks before
+/// and after, since the two may write at once, and to one slot.
 ///
 /// # Errors
 /// The leg does not answer, or has not what was written.
@@ -110,27 +110,17 @@ pub(super) fn announce(
     link: &LegLink,
     leg: usize,
     record: &LegRecord,
-    known: Option<&LegRecord>,
+    known: &LegRecord,
 ) -> io::Result<Option<LegRecord>> {
-    let newest = || -> io::Result<Option<LegRecord>> {
-        let mut start = vec![0; LEG_DATA as usize];
-        link.read(0, &mut start)?;
-        Ok(LegRecord::newest(&start, leg))
-    };
+    let newest = || Ok::<_, io::Error>(LegRecord::newest(&link.read_start()?, leg));
     let is_another = |found: &LegRecord| {
-        let is_known = known.is_some_and(|known| found.writer == known.writer);
-        let is_new = known.is_none_or(|known| found.generation >= known.generation);
-        found.identity == record.identity && found.writer != record.writer && !is_known && is_new
+        let is_new = match found.writer == known.writer {
+            true => found.generation > known.generation,
+            false => found.generation >= known.generation,
+        };
+        found.identity == record.identity && found.writer != record.writer && is_new
     };
-    // A writer that is known goes on, if its record is newer than the one that is known.
-    let goes_on = |found: &LegRecord| {
-        known.is_some_and(|known| {
-            found.writer == known.writer
-                && found.writer != record.writer
-                && found.generation > known.generation
-        })
-    };
-    if let Some(found) = newest()?.filter(|it| is_another(it) || goes_on(it)) {
+    if let Some(found) = newest()?.filter(is_another) {
         return Ok(Some(found));
     }
     link.write_and_wait(record.offset(), &record.encode(leg))?;
@@ -275,8 +265,7 @@ fn bring_up_to_date(group: &Arc<LegGroup>, leg: usize, link: &Arc<LegLink>) {
 /// # Errors
 /// It holds something else; it cannot be read or written.
 fn erase(group: &LegGroup, leg: usize, link: &LegLink) -> io::Result<Option<LegRecord>> {
-    let mut start = vec![0; LEG_DATA as usize];
-    link.read(0, &mut start)?;
+    let start = link.read_start()?;
     let own = (group.state.lock().ledger.as_ref()).map(|it| *it.record());
     match LegRecord::newest(&start, leg).zip(own) {
         Some((found, _)) if found.identity != group.file.identity => {
@@ -287,17 +276,16 @@ fn erase(group: &LegGroup, leg: usize, link: &LegLink) -> io::Result<Option<LegR
         }
         Some((found, own)) if found.is_newer_than(&own) => return Ok(Some(found)),
         Some(_) => {}
-        None if start.iter().all(|byte| *byte == 0) => {}
+        None if is_blank(&start) => {}
         None => {
             return Err(io::Error::other(
                 "it holds something else than this pool: if nothing of that is needed, start its server with an empty export",
             ));
         }
     }
-    link.write_and_wait(0, &vec![0; LEG_DATA as usize])?;
+    link.erase_start()?;
     // Another machine may have written its own meanwhile.
-    link.read(0, &mut start)?;
-    match start.iter().all(|byte| *byte == 0) {
+    match is_blank(&link.read_start()?) {
         true => Ok(None),
         false => Err(io::Error::other("another machine writes to it")),
     }
@@ -339,8 +327,7 @@ fn say_closed(group: &LegGroup) {
             return;
         };
         let own = *ledger.record();
-        let link = |leg: usize| Some((leg, state.seats[leg].link.clone()?));
-        let links: Vec<_> = own.set.legs().filter_map(link).collect();
+        let links = state.links(own.set);
         let record = LegRecord {
             generation: own.generation + 1,
             closed: true,
@@ -349,7 +336,7 @@ fn say_closed(group: &LegGroup) {
         (record, own, links)
     };
     for (leg, link) in links {
-        if !matches!(announce(&link, leg, &record, Some(&own)), Ok(None)) {
+        if !matches!(announce(&link, leg, &record, &own), Ok(None)) {
             return;
         }
     }

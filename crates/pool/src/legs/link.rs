@@ -10,9 +10,13 @@
 use super::{
     address::LegAddress,
     handshake::{ExportInfo, negotiate, nonsense},
+    superblock::LEG_DATA,
 };
-use crate::{MonotonicTime, failpoint, stack::quiet_thread};
-use parking_lot::{Condvar, Mutex};
+use crate::{
+    MonotonicTime, failpoint,
+    stack::{OnPanic, quiet_thread},
+};
+use parking_lot::Mutex;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use std::{
     collections::HashMap,
@@ -24,6 +28,7 @@ use std::{
             AtomicBool,
             Ordering::{AcqRel, Acquire, Release},
         },
+        mpsc,
     },
     time::Duration,
 };
@@ -131,9 +136,10 @@ impl LegLink {
         }
         let reading = Arc::clone(self);
         quiet_thread("forebay-leg", move || {
-            let reading = DiesWithThread(reading);
-            let why = read_answers(&reading.0);
-            reading.0.die(&why);
+            // Without a thread that reads them no answer comes.
+            let _dies = OnPanic(|| reading.die("a fault in forebay: its thread ended"));
+            let why = read_answers(&reading);
+            reading.die(&why);
         })
         .map(drop)
         .inspect_err(|_| self.is_pipelined.store(false, Release))
@@ -209,22 +215,34 @@ impl LegLink {
         Ok(())
     }
 
+    /// Reads the superblocks' slots.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub(crate) fn read_start(&self) -> io::Result<Vec<u8>> {
+        let mut start = vec![0; LEG_DATA as usize];
+        self.read(0, &mut start).map(|()| start)
+    }
+
+    /// Writes zeros there.
+    ///
+    /// # Errors
+    /// As [`write_and_wait`](Self::write_and_wait).
+    pub(crate) fn erase_start(&self) -> io::Result<()> {
+        self.write_and_wait(0, &vec![0; LEG_DATA as usize])
+    }
+
     /// Calls `ask` with what takes the answer, and waits for that.
     fn wait<T: Send + 'static>(
         &self,
         ask: impl FnOnce(Box<dyn FnOnce(io::Result<T>) + Send>),
     ) -> io::Result<T> {
-        let answer: Arc<(Mutex<Option<io::Result<T>>>, Condvar)> =
-            Arc::new((Mutex::new(None), Condvar::new()));
-        let told = Arc::clone(&answer);
+        let (told, answer) = mpsc::channel();
         let asking = self.asking.lock();
-        ask(Box::new(move |result| {
-            *told.0.lock() = Some(result);
-            told.1.notify_all();
-        }));
+        ask(Box::new(move |result| drop(told.send(result))));
         if !self.is_pipelined.load(Acquire) {
             loop {
-                if let Some(result) = answer.0.lock().take() {
+                if let Ok(result) = answer.try_recv() {
                     return result;
                 }
                 if let Err(e) = read_answer(self, &mut &self.stream) {
@@ -233,13 +251,9 @@ impl LegLink {
             }
         }
         drop(asking);
-        let mut found = answer.0.lock();
-        loop {
-            match found.take() {
-                Some(result) => return result,
-                None => answer.1.wait(&mut found),
-            }
-        }
+        answer
+            .recv()
+            .unwrap_or_else(|_| Err(dead("the request was given up")))
     }
 
     /// Reads no more than the server takes at once; `then` is called with it.
@@ -349,18 +363,6 @@ impl LegLink {
     }
 }
 
-/// Without a thread that reads them no answer comes.
-struct DiesWithThread(Arc<LegLink>);
-
-impl Drop for DiesWithThread {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0
-                .die("a fault in forebay: the thread that reads its answers ended");
-        }
-    }
-}
-
 /// A stream on which all that is said takes no longer than a limit.
 struct BoundedStream<'a> {
     stream: &'a mut TcpStream,
@@ -393,6 +395,11 @@ impl Write for BoundedStream<'_> {
     fn flush(&mut self) -> io::Result<()> {
         self.stream.flush()
     }
+}
+
+/// True of nothing but zeros.
+pub(super) fn is_blank(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == 0)
 }
 
 fn dead(why: &str) -> io::Error {

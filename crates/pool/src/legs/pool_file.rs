@@ -60,6 +60,19 @@ impl LegsFile {
         .checked()
     }
 
+    /// The number of the leg with this address, with its last slash or without.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn named(&self, url: &str) -> io::Result<usize> {
+        let is_it = |leg: &LegAddress| {
+            let shown = leg.to_string();
+            shown == url || shown.trim_end_matches('/') == url
+        };
+        let found = self.legs.iter().position(is_it);
+        found.ok_or_else(|| io::Error::other(format!("{url} is not one of its legs")))
+    }
+
     fn checked(self) -> Result<Self, String> {
         let count = self.legs.len();
         if !(1..=LEGS_MAX).contains(&count) {

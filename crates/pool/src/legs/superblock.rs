@@ -176,4 +176,18 @@ mod tests {
         assert_eq!(LegRecord::newest(&start, 1), None);
         assert_eq!(LegRecord::newest(&[], 1), None);
     }
+
+    #[test]
+    fn an_announcement_leaves_the_record_that_counts() {
+        let counting = record(TERM);
+        let announced = LegRecord {
+            announced: true,
+            ..record(2 * TERM + 1)
+        };
+        let mut start = counting.encode(0);
+        start.extend(announced.encode(0));
+        assert_ne!(counting.offset(), announced.offset());
+        assert_eq!(LegRecord::counting(&start, 0), Some(counting));
+        assert_eq!(LegRecord::newest(&start, 0), Some(announced));
+    }
 }

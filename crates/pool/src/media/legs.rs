@@ -80,18 +80,11 @@ impl LegsMedia {
         legs: LegsFile,
         lost: &[String],
     ) -> Result<Self, PoolError> {
-        let mut given_up = LegMask::NONE;
-        for url in lost {
-            let named = legs.legs.iter().position(|leg| {
-                leg.to_string() == *url || *url == format!("{leg}").trim_end_matches('/')
-            });
-            let unknown = || io::Error::other(format!("{url} is not one of its legs"));
-            given_up = given_up.with(
-                named
-                    .ok_or_else(unknown)
-                    .map_err(|e| PoolError::io(path, "giving up a leg", e))?,
-            );
-        }
+        let given_up = lost
+            .iter()
+            .map(|url| legs.named(url))
+            .collect::<io::Result<LegMask>>()
+            .map_err(|e| PoolError::io(path, "giving up a leg", e))?;
         let group = LegGroup::open(&path.display().to_string(), legs, given_up)
             .map_err(|e| PoolError::io(path, "opening its legs", e))?;
         let media = Self::owner(path, file, group)?;
@@ -111,12 +104,10 @@ impl LegsMedia {
         legs: LegsFile,
         force: bool,
     ) -> Result<Self, PoolError> {
-        let group = LegGroup::create(&path.display().to_string(), legs, force)
-            .map_err(|e| PoolError::io(path, "making the pool", e))?;
+        let failed = |e| PoolError::io(path, "making the pool", e);
+        let group = LegGroup::create(&path.display().to_string(), legs, force).map_err(failed)?;
         let media = Self::owner(path, file, group)?;
-        media
-            .own()
-            .map_err(|e| PoolError::io(path, "making the pool", e))?;
+        media.own().map_err(failed)?;
         Ok(media)
     }
 

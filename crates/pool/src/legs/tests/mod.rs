@@ -252,7 +252,7 @@ fn a_leg_that_was_left_behind_is_not_believed() {
     servers[0].stop(true);
     let refused = open(LegMask::NONE).map(drop).unwrap_err().to_string();
     assert!(
-        refused.contains("may have") || refused.contains("perhaps"),
+        refused.contains(&servers[0].url()) && refused.contains("--lost-leg"),
         "{refused}"
     );
     assert_eq!(read(&open(LegMask::of(0)).unwrap(), 0), 2);
@@ -265,7 +265,7 @@ fn a_leg_that_was_left_behind_is_not_believed() {
 /// Promise (pool): A writer whose pool another machine took over acknowledges nothing more.
 #[test]
 fn a_writer_that_was_taken_over_from_ends() {
-    let (servers, file) = servers(2);
+    let (_servers, file) = servers(2);
     let first = create(&file);
     write(&first, 0, 1).unwrap();
     let second = LegGroup::open("p", file.clone(), LegMask::NONE).unwrap();
@@ -279,7 +279,6 @@ fn a_writer_that_was_taken_over_from_ends() {
     second.close();
     let third = LegGroup::open("p", file, LegMask::NONE).unwrap();
     assert_eq!(read(&third, 2), 3);
-    assert_eq!(servers.len(), 2);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::{
     net::{TcpListener, TcpStream},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+        atomic::{AtomicBool, Ordering::SeqCst},
     },
     thread,
     time::Duration,
@@ -57,9 +57,7 @@ impl ServerExport {
 pub(super) struct FakeServer {
     pub(super) memory: Arc<Mutex<Vec<u8>>>,
     pub(super) mood: Arc<Mutex<ServerMood>>,
-    pub(super) requests: Arc<AtomicUsize>,
     port: u16,
-    export: ServerExport,
     connections: Arc<Mutex<Vec<TcpStream>>>,
     is_up: Arc<AtomicBool>,
 }
@@ -74,14 +72,12 @@ impl FakeServer {
         let server = Self {
             memory: Arc::new(Mutex::new(vec![0; bytes])),
             mood: Arc::new(Mutex::new(ServerMood::Proper)),
-            requests: Arc::default(),
             port: listener.local_addr().unwrap().port(),
-            export,
             connections: Arc::default(),
             is_up: Arc::new(AtomicBool::new(true)),
         };
         let (memory, mood) = (Arc::clone(&server.memory), Arc::clone(&server.mood));
-        let (requests, is_up) = (Arc::clone(&server.requests), Arc::clone(&server.is_up));
+        let is_up = Arc::clone(&server.is_up);
         let connections = Arc::clone(&server.connections);
         // It ends with the test's process.
         thread::spawn(move || {
@@ -91,8 +87,7 @@ impl FakeServer {
                 }
                 connections.lock().push(stream.try_clone().unwrap());
                 let (memory, mood) = (Arc::clone(&memory), Arc::clone(&mood));
-                let requests = Arc::clone(&requests);
-                thread::spawn(move || serve(stream, &memory, &mood, (&requests, export)));
+                thread::spawn(move || serve(stream, &memory, &mood, export));
             }
         });
         server
@@ -115,7 +110,6 @@ impl FakeServer {
         if forgets {
             self.memory.lock().fill(0);
         }
-        let _ = self.export;
     }
 
     pub(super) fn go_on(&self) {
@@ -127,7 +121,7 @@ fn serve(
     mut stream: TcpStream,
     memory: &Mutex<Vec<u8>>,
     mood: &Mutex<ServerMood>,
-    (requests, export): (&AtomicUsize, ServerExport),
+    export: ServerExport,
 ) {
     let bytes = memory.lock().len() as u64;
     if greet(&mut stream, bytes, export).is_err() {
@@ -135,7 +129,6 @@ fn serve(
     }
     let mut held: Option<Vec<u8>> = None;
     while let Ok((kind, cookie, answer)) = request(&mut stream, memory) {
-        requests.fetch_add(1, SeqCst);
         let mood = *mood.lock();
         if kind == 2 || mood == ServerMood::Leaves {
             return drop(stream.shutdown(std::net::Shutdown::Both));

@@ -7,8 +7,8 @@ use super::super::{
     mapping::{MappingKind, SharedMapping},
     post_box::{PostAges, PostBox, TakenPost},
 };
-use crate::{format::layout::PAGE, legs::LegGroup};
-use parking_lot::{Condvar, Mutex};
+use crate::{format::layout::PAGE, legs::LegGroup, stack::OnPanic};
+use parking_lot::Mutex;
 use std::{
     fs::File,
     io,
@@ -17,6 +17,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Acquire},
+        mpsc,
     },
     time::Duration,
 };
@@ -57,34 +58,17 @@ pub(super) fn post_bytes() -> u64 {
 }
 
 pub(super) fn write_and_wait(group: &Arc<LegGroup>, offset: u64, bytes: &[u8]) -> io::Result<()> {
-    let answer: Arc<(Mutex<Option<io::Result<()>>>, Condvar)> = Arc::default();
-    let told = Arc::clone(&answer);
-    let then = move |result| {
-        *told.0.lock() = Some(result);
-        told.1.notify_all();
-    };
-    group.write(offset, bytes, Box::new(then));
-    let mut found = answer.0.lock();
-    loop {
-        match found.take() {
-            Some(result) => return result,
-            None => answer.1.wait(&mut found),
-        }
-    }
+    let (told, answer) = mpsc::channel();
+    let then = Box::new(move |result| drop(told.send(result)));
+    group.write(offset, bytes, then);
+    // It is told in any case, unless its thread panics.
+    answer.recv().unwrap_or_else(|e| Err(io::Error::other(e)))
 }
 
 /// The owner's: writes what members post, until it ends.
 pub(super) fn serve(shared: &Arc<SharedParts>, group: &Arc<LegGroup>, is_over: &AtomicBool) {
-    /// Members would wait for ever: without this process they settle by themselves.
-    struct ServerPanic;
-    impl Drop for ServerPanic {
-        fn drop(&mut self) {
-            if std::thread::panicking() {
-                std::process::abort();
-            }
-        }
-    }
-    let _aborts = ServerPanic;
+    // Members settle without this process, and would wait for the thread for ever.
+    let _aborts = OnPanic(|| std::process::abort());
     let mut ages = PostAges::new();
     while !is_over.load(Acquire) {
         let taken = shared.posts.take(LOOK);
