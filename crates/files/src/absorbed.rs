@@ -30,7 +30,7 @@ use crate::{
 };
 use forebay_pool::media::Mapped;
 use rustix::{
-    fs::{FallocateFlags, FileType, Mode, OFlags},
+    fs::{FileType, Mode, OFlags},
     io::Errno,
     mm::ProtFlags,
 };
@@ -359,7 +359,7 @@ struct TablePlaces {
 }
 
 impl TablePlaces {
-    /// Gives more entries memory. Without memory behind it, touching it would end the process.
+    /// Gives more entries memory.
     fn extend(&mut self, file: &OwnedFd) -> Result<(), Errno> {
         let there = (self.there + ENTRIES_MORE).min(ENTRIES);
         let parts = [
@@ -368,8 +368,7 @@ impl TablePlaces {
         ];
         for (start, bytes) in parts {
             let (start, bytes) = (start + self.there * bytes, (there - self.there) * bytes);
-            let none = FallocateFlags::empty();
-            rustix::fs::fallocate(file, none, start as u64, bytes as u64)?;
+            sys::reserve_memory(file, start as u64..(start + bytes) as u64)?;
         }
         self.there = there;
         Ok(())
@@ -422,7 +421,7 @@ impl AbsorbedTable {
             rustix::fs::fchmod(&file, mode)?;
             rustix::fs::ftruncate(&file, size_of::<TablePage>() as u64)?;
             let head = offset_of!(TablePage, entries) as u64;
-            rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, head)?;
+            sys::reserve_memory(&file, 0..head)?;
             places.extend(&file)?;
             let page = TableView(Mapped::map(file.as_fd())?);
             let (high, low) = boot.as_u64_pair();

@@ -17,7 +17,7 @@
 use crate::{run_files::order_path, sys};
 use forebay_pool::media::{Atomics, Mapped};
 use rustix::{
-    fs::{FallocateFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT},
+    fs::{Mode, OFlags, Timespec, Timestamps, UTIME_OMIT},
     io::Errno,
 };
 use std::{
@@ -196,9 +196,7 @@ impl OrderFile {
         let path = order_path(table);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let file = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR)?;
-        // Without memory behind it, touching it would end the process.
-        let bytes = size_of::<OrderPage>() as u64;
-        let made = rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes)
+        let made = sys::reserve_memory(&file, 0..size_of::<OrderPage>() as u64)
             .and_then(|()| OrderView::of(file.as_fd()));
         match made {
             Ok(page) => Ok(Self { page, file, path }),

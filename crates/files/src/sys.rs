@@ -35,7 +35,7 @@ pub(crate) use stat::{kind_of_file_system, stat_at, stat_of};
 pub(crate) use truncate::truncate_open;
 
 use rustix::{
-    fs::{AtFlags, StatxFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT},
+    fs::{AtFlags, FallocateFlags, StatxFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT},
     io::Errno,
     mm::{MapFlags, ProtFlags},
     time::ClockId,
@@ -187,6 +187,13 @@ pub(crate) fn share_open_file(
     // SAFETY: numbers only.
     let order = unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_FILE, fd, other_fd) };
     (order >= 0).then_some(order == 0)
+}
+
+/// Has memory behind a part of a file that processes map. Without it, touching it would end the
+/// process that does.
+pub(crate) fn reserve_memory(file: &OwnedFd, part: std::ops::Range<u64>) -> Result<(), Errno> {
+    let bytes = part.end - part.start;
+    rustix::fs::fallocate(file, FallocateFlags::empty(), part.start, bytes)
 }
 
 /// A forked child does not get what is mapped at `range`.

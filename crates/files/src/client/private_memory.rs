@@ -33,6 +33,14 @@ pub(super) enum MemoryUse {
     Posts,
 }
 
+/// What a session has, and a process that is no member has not.
+pub(super) const OF_SESSION: [MemoryUse; 4] = [
+    MemoryUse::Page,
+    MemoryUse::Lane,
+    MemoryUse::Pool,
+    MemoryUse::Posts,
+];
+
 static OURS: [PrivateMapping; 7] = [const {
     PrivateMapping {
         start: AtomicUsize::new(0),
@@ -70,12 +78,7 @@ pub(super) fn forget(of: MemoryUse) {
 /// that the fork interrupted does, `is_above`: it gets memory of its own, and changes nothing of
 /// the run's.
 pub(super) fn forked(is_above: bool) {
-    for of in [
-        MemoryUse::Page,
-        MemoryUse::Lane,
-        MemoryUse::Pool,
-        MemoryUse::Posts,
-    ] {
+    for of in OF_SESSION {
         let range = OURS[of as usize].range();
         if is_above && !range.is_empty() && sys::stand_in(range).is_err() {
             std::process::abort();
@@ -86,12 +89,7 @@ pub(super) fn forked(is_above: bool) {
 
 /// Nothing of this process uses what it had of the session.
 pub(super) fn give_back() {
-    for of in [
-        MemoryUse::Page,
-        MemoryUse::Lane,
-        MemoryUse::Pool,
-        MemoryUse::Posts,
-    ] {
+    for of in OF_SESSION {
         let range = OURS[of as usize].range();
         forget(of);
         if !range.is_empty() {

@@ -433,13 +433,9 @@ impl MemberSession {
     /// # Errors
     /// What the kernel says.
     pub(super) fn unmap(&self) -> Result<(), Errno> {
-        let all = [
-            MemoryUse::Pool,
-            MemoryUse::Page,
-            MemoryUse::Lane,
-            MemoryUse::Posts,
-        ];
-        all.into_iter().for_each(private_memory::forget);
+        private_memory::OF_SESSION
+            .into_iter()
+            .for_each(private_memory::forget);
         sys::unmap_file(self.pool_file.0, self.pool_file.1)?;
         sys::stand_in(self.page.memory())?;
         sys::stand_in(self.lane.state_memory())
@@ -456,14 +452,14 @@ fn wait_for_death() {
     }
 }
 
-/// True if the supervisor is dead.
-#[inline]
 /// Who waits for the pool's owner waits for nothing: it is gone, or this process has left, or has
 /// become another one, and has other memory where it asked.
 fn asks_in_vain() -> bool {
     is_orphan() || there().is_none()
 }
 
+/// True if the supervisor is dead.
+#[inline]
 fn is_orphan() -> bool {
     let table = CONFIG.get().and_then(|config| config.table.as_ref());
     table.is_some_and(|table| !table.is_alive())

@@ -309,9 +309,9 @@ pub struct SharedPageLayout {
     pub waited: DurationCounts,
     /// Members: how long commits took to a pool on a disk, and some of the writes to one in memory.
     pub commits: DurationCounts,
-    /// Supervisor: numbers from this one on were never given to a file; in the upper half its
-    /// complement, since which files there are hangs on it. The memory of their places is not there
-    /// before it is touched.
+    /// Supervisor: numbers from this one on are no file's yet. Their places may have no memory, and
+    /// are not touched. In the upper half is its complement, since which files there are hangs on
+    /// it.
     used: AtomicU64,
     /// By number: what [`find`](Self::find) looks through, so that it touches little memory.
     keys: [SharedKey; FILES_MAX],

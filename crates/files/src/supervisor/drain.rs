@@ -456,7 +456,7 @@ pub(super) fn each_at_a_time<T: Sync>(each: &[T], work: impl Fn(&T) + Sync) {
     };
     thread::scope(|scope| {
         for _ in 1..each.len().min(AT_A_TIME) {
-            let helper = thread::Builder::new().name("drain sync".into());
+            let helper = thread::Builder::new().name("sync".into());
             if helper.spawn_scoped(scope, some).is_err() {
                 break;
             }

@@ -14,8 +14,8 @@
 //! 5. It is done: changes are logged. If any of this fails, the file is plain instead; the lane has
 //!    nothing of it.
 //!
-//! One that a process waits for has a thread of its own, so that of many files none waits for
-//! another one's disk.
+//! Each that is under way has a thread of its own, so that of many files none waits for another
+//! one's disk; of those that no process waits for, some at a time.
 
 use super::{
     SupervisorState,
@@ -53,7 +53,7 @@ use std::{
 
 /// How often those are done that no process waits for.
 const SOON: Duration = Duration::from_secs(1);
-/// Those that have a thread, from which on none of these gets one.
+/// While so many have a thread, none of these gets one.
 const SOON_AT_A_TIME: usize = 32;
 /// How long to sleep before looking again.
 const LOOK: Duration = Duration::from_millis(100);

@@ -23,7 +23,7 @@ use crate::{
 use forebay_pool::{ClaimOptions, MonotonicTime, Pool, PoolError, PoolOptions, SharedLane};
 use parking_lot::Mutex;
 use rustix::{
-    fs::{FallocateFlags, Stat},
+    fs::Stat,
     io::Errno,
     process::{Resource, Rlimit, getrlimit, setrlimit},
 };
@@ -133,13 +133,6 @@ const OPEN_OF_MEMBER: usize = 2;
 /// And others.
 const OTHERS_OPEN: usize = 256;
 
-/// Has memory behind a part of the page. Without it, touching it would end the process that does:
-/// any of the run.
-fn reserve_memory(page: &OwnedFd, part: Range<u64>) -> Result<(), Errno> {
-    let bytes = part.end - part.start;
-    rustix::fs::fallocate(page, FallocateFlags::empty(), part.start, bytes)
-}
-
 /// From now on this process may have as many files open as it is let: it has one for each that is
 /// absorbed. What it started before has its own limit.
 fn open_many() {
@@ -171,7 +164,8 @@ impl RunState {
         let (page, page_fd) =
             SharedPage::new("forebay").map_err(|e| format!("a page to share: {e}"))?;
         let [head, _] = SharedPageLayout::head_and_places(0..0);
-        reserve_memory(&page_fd, head).map_err(|e| format!("memory for a page to share: {e}"))?;
+        sys::reserve_memory(&page_fd, head)
+            .map_err(|e| format!("memory for a page to share: {e}"))?;
         page.set_used(0, 0);
         sys::keep_from_dumps(page.memory());
         let whose = format!("{} {}", shared.options.program, std::process::id());
@@ -266,7 +260,7 @@ impl RunState {
             return false;
         }
         let [_, places] = SharedPageLayout::head_and_places(files.len()..count);
-        if reserve_memory(&self.page_fd, places).is_err() {
+        if sys::reserve_memory(&self.page_fd, places).is_err() {
             return false;
         }
         self.page.set_used(files.len(), count);

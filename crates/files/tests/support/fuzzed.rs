@@ -372,7 +372,11 @@ fn nonsense(script: &mut Script<'_>) -> Vec<u8> {
         br#"{"register":{}}"#.to_vec(),
         vec![b'['; 100_000],
         vec![b' '; 159 << 10],
-        br#"{"hello":{"version":3,"token":"","pid":0}}"#.to_vec(),
+        format!(
+            r#"{{"hello":{{"version":{},"token":"","pid":0}}}}"#,
+            forebay_files::WIRE_VERSION
+        )
+        .into_bytes(),
         [
             br#"{"drain":{"end":1,"files":[0"#.as_slice(),
             &b",0".repeat(70_000),

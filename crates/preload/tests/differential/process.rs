@@ -82,7 +82,7 @@ pub fn become_the_same(world: &mut World) {
     }
 }
 
-/// Whether there are processes: this one, its own other thread's number, none, one of root's.
+/// Whether there are processes: this one, its own other thread's number, none, its group.
 pub fn look_for(world: &mut World) {
     let (said, hears) = std::sync::mpsc::channel();
     let (ends, end) = std::sync::mpsc::channel::<()>();
@@ -96,7 +96,7 @@ pub fn look_for(world: &mut World) {
         ("own", own),
         ("thread", other),
         ("none", libc::pid_t::MAX),
-        ("all", 0),
+        ("group", 0),
     ] {
         call!(world, "kill", about, (number => libc::pid_t, 0 => c_int) -> c_int);
     }
