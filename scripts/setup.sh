@@ -329,14 +329,6 @@ need_erlang() {
     done
 }
 
-# need_clients PACKAGE...: the clients in Python by which the programs that people run are written to (lab/programs).
-need_clients() {
-    local package
-    for package; do
-        need_venv "$package"
-    done
-}
-
 # need_bookkeeper: BookKeeper's server and client with what they need, out of Maven's repository.
 need_bookkeeper() {
     local unpacked=$peers/bookkeeper version=4.16.6
@@ -357,15 +349,17 @@ EOF
 
 # need_wiredtiger: the session inside WiredTiger, which the sources in its Python package are built for. Of the package itself nothing is needed.
 need_wiredtiger() {
-    local built=$peers/wiredtiger version=11.3.1 session=lab/programs/sessions/wiredtiger_session.c
+    local python built=$peers/wiredtiger version=11.3.1 session=lab/programs/sessions/wiredtiger_session.c
     [[ $peers/bin/wiredtiger-session -nt $session ]] && return 0
     if [[ ! -e $built/build/libwiredtiger.a ]]; then
         say "building WiredTiger $version into $built (some minutes)"
         rm -rf "$built"
         mkdir -p "$built/build"
         (
+            # Debian's own Python has no pip.
+            python=$(realpath -s "$peers/venv/bin/python")
             cd "$built" || exit 1
-            python3 -m pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: "wiredtiger==$version" || exit 1
+            "$python" -m pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: "wiredtiger==$version" || exit 1
             tar -xzf "wiredtiger-$version.tar.gz" --strip-components=1 || exit 1
             cmake -B build -DENABLE_PYTHON=0 -DENABLE_STRICT=0 -DENABLE_STATIC=1 -DENABLE_SHARED=0 -DENABLE_CPPSUITE=0 -DHAVE_UNITTEST=0 \
                 -DHAVE_DIAGNOSTIC=0 -DCMAKE_BUILD_TYPE=Release . || exit 1
@@ -381,10 +375,7 @@ need_wiredtiger() {
 need_node_library() {
     local library=$peers/node
     [[ -d $library/node_modules/libsql ]] && return 0
-    if ! have npm; then
-        say "skipped: SQLite inside Node.js: npm is not installed"
-        return 0
-    fi
+    have npm || die "npm is not installed, and SQLite inside Node.js is a program of the lab. As root: apt-get install nodejs npm"
     mkdir -p "$library"
     npm install --silent --no-save --prefix "$library" libsql@0.5.29 >&2 || die "npm could not install libsql"
 }
@@ -395,7 +386,7 @@ need_java_sessions() {
     mkdir -p "$classes"
     for name; do
         source=lab/programs/sessions/$name.java
-        [[ $classes/$name.class -nt $source ]] || javac -cp "$peers/bookkeeper/lib/*" -d "$classes" "$source" || die "$source could not be compiled"
+        [[ $classes/$name.class -nt $source ]] || javac -proc:none -cp "$peers/bookkeeper/lib/*" -sourcepath "${source%/*}" -d "$classes" "$source" || die "$source could not be compiled"
     done
 }
 
@@ -680,7 +671,7 @@ setup() {
         need_python
         install_debian
         need_tarantool
-        need_clients kazoo==2.11.0 tarantool==1.3.0
+        need_venv kazoo==2.11.0 tarantool==1.3.0
         need_java_sessions Session ChannelsLog
         ;;
     test-programs)
@@ -693,7 +684,7 @@ setup() {
         install_debian
         need_unpacked rabbitmq usr/lib/rabbitmq rabbitmq-server
         need_unpacked openldap usr/sbin/slapd slapd
-        need_clients pika==1.4.4 ldap3==2.9.1 duckdb==2.0.1 lmdb==3.0.0 firebird-driver==2.1.0
+        need_venv pika==1.4.4 ldap3==2.9.1 duckdb==2.0.1 lmdb==3.0.0 firebird-driver==2.1.0
         need_node_library
         need_bookkeeper
         need_wiredtiger

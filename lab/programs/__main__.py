@@ -95,7 +95,7 @@ def lives_of(program: Program, variant: str, rounds: int, seed: int) -> str:
         # What acknowledges early, or has no syncs, loses, or the loop would not see a loss.
         must_lose = variant == life.EATMYDATA or not program.is_durable
         processes.say(
-            f"{program.name}: {variant}: {len(epoch.noted):,} acknowledged, {epoch.counted} cuts, {epoch.saved:,} syncs saved"
+            f"{program.name}: {variant}: {len(epoch.record.acknowledged):,} acknowledged, {epoch.counted} cuts, {epoch.saved:,} syncs saved"
             + (f"; {fault}" if fault and must_lose else "")
         )
         if must_lose:

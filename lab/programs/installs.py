@@ -25,13 +25,13 @@ PACKAGES = ["git", "python3", "perl", "less"]
 ABSORB_ALL = "forebay, all absorbed"
 VARIANTS = (PLAIN, EATMYDATA, FOREBAY, ABSORB_ALL)
 INSTALL = ["env", "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "apt-get", "-qq", "-y", "--no-install-recommends"]
-FAILURES_SHOWN = 20
+LINES_SHOWN = 20
 
 
 def run(*argv: str | pathlib.Path) -> str:
     done = subprocess.run(list(map(str, argv)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL)
     if done.returncode != 0:
-        last = "\n".join(done.stdout.splitlines()[-FAILURES_SHOWN:])
+        last = "\n".join(done.stdout.splitlines()[-LINES_SHOWN:])
         raise SystemExit(f"{' '.join(map(str, argv))}: status {done.returncode}:\n{last}")
     return done.stdout
 

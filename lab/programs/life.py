@@ -14,6 +14,7 @@ import random
 import subprocess
 import time
 
+from lab.systemd.lives import WriteRecord
 from suites import processes
 from suites.cuts.epoch import CutEpoch
 from suites.place import create_pool, with_failpoints
@@ -39,14 +40,20 @@ def eatmydata() -> str:
     return f"/usr/lib/{os.uname().machine}-linux-gnu/libeatmydata.so"
 
 
+def before_program(variant: str, forebay: str, pool: pathlib.Path, program: Program) -> tuple[list[str], dict[str, str]]:
+    """The words before a program in that variant, and what its environment has besides."""
+    if variant == FOREBAY:
+        return [forebay, "run", "--pool", str(pool), *program.options, "--"], {}
+    return [], {"LD_PRELOAD": eatmydata()} if variant == EATMYDATA else {}
+
+
 class ProgramEpoch(CutEpoch):
     """A program on a disk that is cut, with all its rounds."""
 
     def __init__(self, program: Program, variant: str, home: pathlib.Path, rng: random.Random):
         super().__init__(home, rng)
         self.program, self.variant = program, variant
-        self.noted: set[int] = set()
-        self.next = 1
+        self.record = WriteRecord()
         self.saved = 0
         try:
             self.add_disk("data", "ext4")
@@ -62,40 +69,33 @@ class ProgramEpoch(CutEpoch):
             raise
 
     def start(self) -> Running:
-        front, env = [], self._env()
-        if self.variant == FOREBAY:
-            front = [with_failpoints(), "run", "--pool", str(self.pool), *self.program.options, "--"]
-        elif self.variant == EATMYDATA:
-            env["LD_PRELOAD"] = eatmydata()
-        return Running(self.program, self.place, front, env, self.said)
+        front, env = before_program(self.variant, with_failpoints(), self.pool, self.program)
+        return Running(self.program, self.place, front, self._env() | env, self.said)
 
     def check(self, running: Running) -> None:
         """All that was acknowledged is there, each once."""
         found = running.sessions[0].numbers()
-        lost = self.noted - set(found)
-        if lost:
-            raise Failure(f"{len(lost)} of {len(self.noted)} acknowledged writes are LOST: {sorted(lost)[:10]}")
-        if len(found) != len(set(found)):
-            raise Failure("writes are there twice")
-        self.next = max([self.next, *(number + 1 for number in found)])
+        if fault := self.record.fault(found):
+            raise Failure(fault)
+        self.record.next = max([self.record.next, *(number + 1 for number in found)])
 
     def round(self, how: str) -> None:
         """Starts, checks, writes, and ends that way amid writes."""
         running = self.start()
         self.check(running)
-        if self.variant == EATMYDATA or not (self.program.is_made_durably or self.noted):
+        if self.variant == EATMYDATA or not (self.program.is_made_durably or self.record.acknowledged):
             # What is written from now on may be lost, and not the whole database.
             self.disks[0].write_back()
-        before = len(self.noted)
-        running.sessions[0].begin_writing(self.next, MANY)
+        before = len(self.record.acknowledged)
+        running.sessions[0].begin_writing(self.record.next, MANY)
         self._wait_first(running)
         time.sleep(self.rng.uniform(0.1, 1.0))
         if self.variant == FOREBAY:
             self._check_absorbed()
         self._end(running, how)
-        self.noted |= running.acknowledged
-        self.acknowledged = len(self.noted) - before
-        self.next = max(self.noted) + 1
+        self.record.acknowledged |= running.acknowledged
+        self.acknowledged = len(self.record.acknowledged) - before
+        self.record.next = max(self.record.acknowledged) + 1
 
     def _wait_first(self, running: Running) -> None:
         deadline = time.monotonic() + FIRST_WRITE_LIMIT_S

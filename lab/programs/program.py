@@ -13,7 +13,6 @@ from suites.place import target
 
 SESSIONS = pathlib.Path(__file__).parent / "sessions"
 JARS = pathlib.Path("/usr/share/java")
-# A name that is looked up by nothing but the loopback interface.
 HOST = "127.0.0.1"
 
 
@@ -71,7 +70,7 @@ class Program:
     """A program, and the session by which it is written to and read."""
 
     name: str
-    # In the paths of what is absorbed of it. None: nothing, for the reason in README.md.
+    # In the paths of what is absorbed of it. None: nothing, for the reason in docs/databases/others.md.
     absorbed: str | None
     # Files or commands that it needs.
     needs: tuple[str, ...]

@@ -6,6 +6,8 @@ import sys
 import tempfile
 import unittest
 
+from lab.systemd.lives import WriteRecord
+
 from . import life, speed
 from .program import PROGRAMS, SESSIONS, Home, Program
 from .session import Failure, Running, Session
@@ -54,11 +56,11 @@ class Sessions(unittest.TestCase):
             running = Running(program, Home(home, home), [], {}, home / "said")
             running.sessions[0].begin_writing(1, 10)
             epoch = object.__new__(life.ProgramEpoch)
-            epoch.next = 1
-            epoch.noted = set(range(1, 7))
+            epoch.record = WriteRecord()
+            epoch.record.acknowledged = set(range(1, 7))
             epoch.check(running)
-            self.assertEqual(epoch.next, 11)
-            epoch.noted.add(7)
+            self.assertEqual(epoch.record.next, 11)
+            epoch.record.acknowledged.add(7)
             with self.assertRaisesRegex(Failure, r"1 of 7 acknowledged writes are LOST: \[7\]"):
                 epoch.check(running)
             self.assertEqual(running.acknowledged, set(range(1, 11)))

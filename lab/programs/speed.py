@@ -13,7 +13,7 @@ import time
 from suites import processes
 from suites.place import create_pool, forebay
 
-from .life import EATMYDATA, FOREBAY, MANY, PLAIN, eatmydata
+from .life import EATMYDATA, FOREBAY, MANY, PLAIN, before_program
 from .program import Home, Program
 from .session import Running
 
@@ -34,12 +34,11 @@ def rate(program: Program, variant: str, load: Load, scratch: pathlib.Path) -> f
     home = pathlib.Path(tempfile.mkdtemp(prefix=f"{program.name}-", dir=scratch))
     memory = pathlib.Path(tempfile.mkdtemp(prefix="programs-", dir="/dev/shm"))
     try:
-        front, env = [], {"FOREBAY_RUN_DIR": str(memory)}
+        pool = memory / "pool"
         if variant == FOREBAY:
-            create_pool(memory / "pool", size="64MiB", segment="1MiB", lanes=8)
-            front = [forebay(), "run", "--pool", str(memory / "pool"), *program.options, "--"]
-        elif variant == EATMYDATA:
-            env["LD_PRELOAD"] = eatmydata()
+            create_pool(pool, size="64MiB", segment="1MiB", lanes=8)
+        front, env = before_program(variant, forebay(), pool, program)
+        env["FOREBAY_RUN_DIR"] = str(memory)
         for name in ("data", "beside"):
             (home / name).mkdir()
         running = Running(program, Home(home / "data", home / "beside"), front, env, home / "said", load.sessions)

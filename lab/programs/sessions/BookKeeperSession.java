@@ -1,6 +1,3 @@
-import java.io.BufferedReader;
-import java.io.IOException;
-import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.util.Enumeration;
 import org.apache.bookkeeper.client.BookKeeper;
@@ -10,7 +7,7 @@ import org.apache.bookkeeper.client.LedgerHandle;
 import org.apache.bookkeeper.conf.ClientConfiguration;
 
 /** BookKeeper: an entry for each number, in a ledger of each session, on the one bookie that there is. What a session is, protocol.py says. */
-final class BookKeeperSession {
+final class BookKeeperSession implements NumberSession {
     private static final byte[] PASSWORD = "lab".getBytes(StandardCharsets.US_ASCII);
     private static final String PAYLOAD = " " + "x".repeat(100);
     private static final long READY_LIMIT_MS = 60_000;
@@ -47,11 +44,13 @@ final class BookKeeperSession {
         return made;
     }
 
-    private void write(long number) throws Exception {
+    @Override
+    public void write(long number) throws Exception {
         ledger.addEntry((number + PAYLOAD).getBytes(StandardCharsets.US_ASCII));
     }
 
-    private void read() throws Exception {
+    @Override
+    public void read() throws Exception {
         try (BookKeeperAdmin admin = new BookKeeperAdmin(client, new ClientConfiguration())) {
             for (long id : admin.listLedgers()) {
                 if (id != ledger.getId()) {
@@ -76,29 +75,12 @@ final class BookKeeperSession {
 
     public static void main(String[] arguments) {
         try {
-            serve(new BookKeeperSession(arguments[0]));
+            NumberSession.serve(new BookKeeperSession(arguments[0]));
         } catch (Exception error) {
             error.printStackTrace();
             System.exit(1);
         }
         // Its threads would go on.
         System.exit(0);
-    }
-
-    private static void serve(BookKeeperSession session) throws Exception {
-        System.out.println("ready");
-        BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
-        for (String line = input.readLine(); line != null; line = input.readLine()) {
-            String[] words = line.split(" ");
-            if (words[0].equals("read")) {
-                session.read();
-                continue;
-            }
-            for (long number = Long.parseLong(words[1]); number <= Long.parseLong(words[2]); number++) {
-                session.write(number);
-                System.out.println("ack " + number);
-                System.out.flush();
-            }
-        }
     }
 }

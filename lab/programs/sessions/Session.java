@@ -1,5 +1,3 @@
-import java.io.BufferedReader;
-import java.io.InputStreamReader;
 import java.sql.Connection;
 import java.sql.DriverManager;
 import java.sql.PreparedStatement;
@@ -11,7 +9,7 @@ import java.sql.Statement;
  * A database inside Java (H2, Derby, SQLite), whichever the URL names: a row for each number, each a transaction. What a session is,
  * protocol.py says.
  */
-final class Session {
+final class Session implements NumberSession {
     private static final String PAYLOAD = "x".repeat(100);
 
     private final Connection connection;
@@ -27,13 +25,15 @@ final class Session {
         insert = connection.prepareStatement("INSERT INTO lab VALUES (?, ?)");
     }
 
-    private void write(long number) throws SQLException {
+    @Override
+    public void write(long number) throws SQLException {
         insert.setLong(1, number);
         insert.setString(2, PAYLOAD);
         insert.executeUpdate();
     }
 
-    private void read() throws SQLException {
+    @Override
+    public void read() throws SQLException {
         try (Statement statement = connection.createStatement(); ResultSet rows = statement.executeQuery("SELECT n FROM lab")) {
             while (rows.next()) {
                 System.out.println(rows.getLong(1));
@@ -43,20 +43,6 @@ final class Session {
     }
 
     public static void main(String[] arguments) throws Exception {
-        Session session = new Session(arguments[0]);
-        System.out.println("ready");
-        BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
-        for (String line = input.readLine(); line != null; line = input.readLine()) {
-            String[] words = line.split(" ");
-            if (words[0].equals("read")) {
-                session.read();
-                continue;
-            }
-            for (long number = Long.parseLong(words[1]); number <= Long.parseLong(words[2]); number++) {
-                session.write(number);
-                System.out.println("ack " + number);
-                System.out.flush();
-            }
-        }
+        NumberSession.serve(new Session(arguments[0]));
     }
 }
