@@ -10,7 +10,10 @@ FILES = (
     *("/usr/share/man/man1/forebay-run.1.gz", "/usr/share/bash-completion/completions/forebay"),
 )
 # What must not outlive the package; pools lie on the second disk.
-LEFT = "/usr/bin/forebay /usr/lib/forebay /usr/share/doc/forebay /etc/forebay /var/lib/forebay /run/forebay /dev/shm/forebay* /tmp/forebay*"
+LEFT = " ".join((
+    *FILES,
+    *("/usr/lib/forebay", "/usr/share/doc/forebay", "/etc/forebay", "/var/lib/forebay", "/run/forebay", "/dev/shm/forebay*", "/tmp/forebay*"),
+))
 
 
 def install(machine: Machine) -> None:
