@@ -277,11 +277,13 @@ impl TableView {
         Self::of(open_table(path)?.as_fd())
     }
 
-    /// The table that is open as `fd`.
+    /// The table that is open as `fd`, which is locked as long as the view is there: so other users
+    /// see that a process has it.
     ///
     /// # Errors
     /// As [`open`](Self::open).
     pub(crate) fn of(fd: BorrowedFd<'_>) -> Result<Self, Errno> {
+        sys::lock_shared(fd)?;
         let view = Self(Mapped::map_as(fd, ProtFlags::READ)?);
         (view.magic.load(Acquire) == MAGIC)
             .then_some(view)
@@ -423,6 +425,7 @@ impl AbsorbedTable {
             let head = offset_of!(TablePage, entries) as u64;
             sys::reserve_memory(&file, 0..head)?;
             places.extend(&file)?;
+            sys::lock_shared(file.as_fd())?;
             let page = TableView(Mapped::map(file.as_fd())?);
             let (high, low) = boot.as_u64_pair();
             page.boot[0].store(high, Relaxed);

@@ -6,6 +6,7 @@
 )]
 
 mod confirm;
+mod file_locks;
 mod frames;
 mod handles;
 mod leases;
@@ -19,6 +20,7 @@ mod truncate;
 pub(crate) use forebay_pool::{complain, complain_repeated, rewrite::write_at, sockets::peer};
 
 pub(crate) use confirm::{EXT4, check_file_system, confirm_sync, confirm_sync_of};
+pub(crate) use file_locks::{is_locked, lock_shared};
 pub use frames::Frame;
 pub(crate) use frames::{begin_frames, is_gone};
 pub(crate) use handles::{handle_of, open_handle};

@@ -7,6 +7,7 @@ use crate::{
     run_files::TABLE_PREFIX,
     sys,
 };
+use rustix::io::Errno;
 use std::{
     fs::DirEntry,
     os::fd::{AsFd, OwnedFd},
@@ -62,15 +63,20 @@ impl StrangeTable {
         is_it.then_some(Self(fd))
     }
 
-    /// True if it is known that no process has it any more.
+    /// True if it is known that no process has it any more. A user who may not ask who has another
+    /// user's file open asks for the lock of those that have a table.
     pub(crate) fn is_over(&self) -> bool {
-        sys::alone(self.0.as_fd()) == Ok(true)
+        is_over(&self.0, sys::alone(self.0.as_fd()))
     }
 
     /// The processes that have it: the supervisor writes to it.
     pub(crate) fn processes(&self) -> Vec<MappingProcess> {
         sys::stat_of(&self.0).map_or_else(|_| Vec::new(), |stat| processes::that_map(&stat))
     }
+}
+
+fn is_over(table: &OwnedFd, alone: Result<bool, Errno>) -> bool {
+    alone.unwrap_or_else(|_| sys::is_locked(table.as_fd()) == Ok(false))
 }
 
 /// Bytes of what all layouts begin with: the magic, and the boot's id.
@@ -88,6 +94,36 @@ pub(crate) fn strange_of_users(
         is_its.then(|| StrangeTable::of(fd, boot))?
     });
     found.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::AbsorbedTable;
+    use super::*;
+
+    /// Promise (files): A table that a dead run of another version left refuses no file to other
+    /// users.
+    #[test]
+    fn other_users_see_that_no_process_has_a_table() {
+        let dir = tempfile::tempdir().unwrap();
+        let boot = Uuid::from_u128(7);
+        let table = AbsorbedTable::new_in(dir.path(), b"/run", b"socket", boot).unwrap();
+        let asked = open_table(&table.path).unwrap();
+        let seen = || is_over(&asked, Err(Errno::ACCESS));
+        assert!(!seen(), "its supervisor has it");
+        let member = TableView::open(&table.path).unwrap();
+        drop(table);
+        assert!(!seen(), "a process of the run has it");
+        drop(member);
+        // But for a moment a child that another test starts.
+        let is_seen = |_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            seen()
+        };
+        assert!((0..500).any(is_seen));
+        // Who may ask who has it open goes by that.
+        assert!(!is_over(&asked, Ok(false)));
+    }
 }
 
 /// The beginning of a table of another layout.
