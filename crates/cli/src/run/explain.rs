@@ -53,7 +53,7 @@ pub fn clean_end(status: &SupervisorStatus) -> Option<String> {
                 _ => format!("; {became} {PLAIN}"),
             };
             format!(
-                ", and all that it wrote to {stayed} absorbed {of} is synced: the pool holds nothing of it{also}"
+                ", and all that it synced of {stayed} absorbed {of} is on the disk: the pool holds nothing of it{also}"
             )
         }
     };
