@@ -79,7 +79,7 @@ MARIADB = Database(
 ETCD = Database(
     name="etcd",
     unit="etcd",
-    options="--front-end notify",
+    options="",
     absorbed="wal",
     prepare="true",
     is_ready="ETCDCTL_API=3 etcdctl endpoint health",

@@ -10,6 +10,7 @@ use common::{
 };
 use std::{
     fs,
+    net::TcpListener,
     os::unix::fs::{MetadataExt, chown},
 };
 
@@ -191,4 +192,53 @@ fn figures_of_a_unit_are_served_where_enable_says() {
     let text = image.drop_in("db");
     assert!(!text.contains("--metrics"), "{text}");
     assert!(families(&text).is_empty(), "{text}");
+}
+
+/// Promise (programs): `forebay enable --metrics` refuses a port that another program or another
+/// unit has, before anything is changed.
+#[test]
+fn a_port_that_is_in_use_is_refused_before_any_change() {
+    if !can_enable() {
+        return;
+    }
+    let system = LiveSystem::new("/bin/sleep 600");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let line = format!("{} --metrics {port} --yes", system.enable());
+    let words: &[&str] = &["in use", "--metrics", "Nothing was started, nor changed"];
+    system.run(&line).fails(1, words);
+    assert_eq!(system.told(), "");
+    assert!(!system.drop_in().exists() && !system.file("db.pool").exists());
+    drop(taken);
+    system.run(&line).ok();
+    assert_eq!(system.told(), "daemon-reload\nrestart -- db.service\n");
+    // Its own run has it now.
+    system.run(&line).ok();
+    let other = system.file("etc-systemd/system/other.service.d");
+    fs::create_dir_all(&other).unwrap();
+    fs::rename(system.drop_in(), other.join("zz-forebay.conf")).unwrap();
+    system.told();
+    let words: &[&str] = &["other.service.d", "two ports", "Nothing was changed"];
+    system.run(&line).fails(1, words);
+    assert_eq!(system.told(), "");
+}
+
+/// Promise (programs): `forebay enable` says what acknowledged writes survive before it asks.
+#[test]
+fn what_a_unit_will_survive_is_said_before_the_answer() {
+    if !can_enable() {
+        return;
+    }
+    let image = SystemImage::new();
+    let line = "enable redis-server --pool redis --size 32MiB";
+    for is_there in [false, true] {
+        let shown = image.run(&format!("{line} --dry-run --json")).ok().json();
+        assert_eq!(shown["persistence"], "power_cut_once_committed", "{shown}");
+        let said = image.run(&format!("{line} --dry-run")).ok().text();
+        let survives = shown["survives"].as_str().unwrap();
+        assert!(said.contains(&format!("which {survives}")), "{said}");
+        if !is_there {
+            image.run(line).ok();
+        }
+    }
 }

@@ -8,7 +8,7 @@ use crate::{
     run::{FrontEnd, PreloadLibrary, RunProgram},
     users::SystemUser,
 };
-use forebay_files::supervisor::RunFrontEnd;
+use forebay_files::supervisor::FrontEndChoice;
 use std::{
     env, fs,
     os::unix::fs::{MetadataExt, PermissionsExt},
@@ -69,23 +69,19 @@ pub fn check_data(
     Ok(())
 }
 
-/// Refuses a program that is not there, or that forebay cannot serve. An agent serves it only if it
-/// is asked for by name.
-pub fn check_program(exec: &ExecLine, front_end: FrontEnd, root: &UnitRoot) -> Result<(), Failure> {
+/// Says how forebay serves the program. Refuses one that is not there, or that it cannot serve.
+pub fn check_program(
+    exec: &ExecLine,
+    front_end: FrontEnd,
+    root: &UnitRoot,
+) -> Result<FrontEndChoice, Failure> {
     let here = root.at(&exec.program);
     let chosen =
         RunProgram::find(&[here.into_os_string()]).and_then(|it| it.choose(front_end, false));
-    let chosen = chosen.map_err(|failure| match failure {
+    chosen.map_err(|failure| match failure {
         Failure::NotRun(_, why) => Failure::Failed(why),
         other => other,
-    })?;
-    if chosen.front_end == RunFrontEnd::Agent && front_end != FrontEnd::Notify {
-        return Err(Failure::Failed(format!(
-            "{}, so the library absorbs nothing of it. --front-end notify does, and is experimental: do not trust data to it yet",
-            chosen.reason
-        )));
-    }
-    Ok(())
+    })
 }
 
 /// `forebay` and its library, as the unit sees them, which its user can reach.

@@ -42,7 +42,7 @@ use std::{
     after_long_help = "Examples:\n  \
         forebay disable redis-server\n  \
         forebay disable redis-server --yes --json\n\n\
-        Exit status: 0 nothing is left (with --pool-is-lost: but what is given up), and the unit starts plainly; 1 something is left, or it could not be done; 2 the command line is wrong."
+        Exit status: 0 nothing is left, which is proven, and the unit starts plainly; 1 something is left, or was given up (--pool-is-lost), or it could not be done; 2 the command line is wrong."
 )]
 pub struct DisableUnit {
     /// The unit
@@ -123,7 +123,7 @@ impl DisableUnit {
                 unit.name.stem()
             )),
         }
-        let is_done = !is_left && report.failures.is_empty();
+        let is_done = report.is_proven && report.failures.is_empty();
         output::verdict(self.json, &report, is_done, DisableReport::human)
     }
 

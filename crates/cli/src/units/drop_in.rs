@@ -120,22 +120,35 @@ fn named(file: &UnitFile, what: &str) -> Vec<PathBuf> {
     lines.map(|path| PathBuf::from(path.trim())).collect()
 }
 
+/// All drop-ins of a system that `forebay enable` wrote.
+pub fn all(root: &UnitRoot) -> impl Iterator<Item = UnitFile> {
+    let directories = fs::read_dir(root.own()).into_iter().flatten().flatten();
+    let files = directories.map(|entry| {
+        let path = entry.path().join(FILE);
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        UnitFile { path, text }
+    });
+    files.filter(UnitDropIn::is_one)
+}
+
 /// A drop-in of this system that names a pool, if there is one.
 pub fn naming(pool: &Path) -> Option<PathBuf> {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let pool = real(pool);
     let root = UnitRoot::of(None).ok()?;
-    let directories = fs::read_dir(root.own()).into_iter().flatten().flatten();
-    let mut paths = directories.map(|entry| entry.path().join(FILE));
-    paths.find(|path| {
-        let text = fs::read_to_string(path).unwrap_or_default();
-        let file = UnitFile {
-            path: path.clone(),
-            text,
-        };
-        UnitDropIn::is_one(&file)
-            && UnitDropIn::pool_in(&file).is_some_and(|named| real(&named) == pool)
-    })
+    let named = |file: &UnitFile| UnitDropIn::pool_in(file).map(|named| real(&named));
+    let found = all(&root).find(|file| named(file).as_ref() == Some(&pool));
+    found.map(|file| file.path)
+}
+
+/// True if the run of a drop-in serves figures at the address.
+pub fn has_metrics(text: &str, address: MetricsAddress) -> bool {
+    text.contains(&metrics_option(address))
+}
+
+/// As words of its command, with a space before and behind.
+fn metrics_option(address: MetricsAddress) -> String {
+    format!(" --metrics {} ", address.socket())
 }
 
 /// Refuses a path that a line of a unit could not have as it is.
@@ -261,10 +274,8 @@ impl DropInText<'_> {
         if self.is_notify {
             command.push_str(" --front-end notify");
         }
-        if let Some(address) = self.metrics {
-            command.push_str(&format!(" --metrics {}", address.socket()));
-        }
-        format!("{command} -- {words}")
+        let metrics = self.metrics.map(metrics_option);
+        format!("{command}{}-- {words}", metrics.as_deref().unwrap_or(" "))
     }
 }
 

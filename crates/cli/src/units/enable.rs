@@ -22,13 +22,15 @@ use std::{
 /// A restarted unit's run is waited for this long.
 const RUN_WAIT: Duration = Duration::from_secs(20);
 const AGAIN: Duration = Duration::from_millis(50);
+/// And has to answer for so long: a server may end at once.
+const RUN_STANDS: Duration = Duration::from_millis(500);
 
 /// Run a systemd unit's database under forebay from now on
 #[derive(Args)]
 #[command(
     long_about = "Has a database's own systemd unit start its program under forebay run: writes a drop-in, /etc/systemd/system/UNIT.d/zz-forebay.conf, and makes a pool. \
                   The distribution's unit is not changed. What an earlier run left in a pool comes to its files before the unit begins. \
-                  Known are redis-server, valkey-server, mariadb, and postgresql@VERSION-CLUSTER; others need --profile and --data.\n\n\
+                  Known are redis-server, valkey-server, mariadb, postgresql@VERSION-CLUSTER, and etcd (by an agent, which is experimental); others need --profile and --data.\n\n\
                   The files are shown, and what you have then. They are written, and the unit is restarted, after asking, or with --yes; until then nothing is changed. \
                   A unit that cannot be wrapped (several ExecStart lines, a prefix that changes the user, somebody else's drop-in with an ExecStart, a masked unit) is refused, and nothing is changed. \
                   Where systemd does not run, only --root writes them, for the next boot of that system, and the commands are said.",
@@ -96,10 +98,10 @@ struct EnableReport {
     pool: PathBuf,
     /// In a sentence.
     pool_is: String,
-    /// What acknowledged writes survive, in a sentence; of a pool that is to be made, none.
-    survives: Option<String>,
+    /// What acknowledged writes survive, in a sentence.
+    survives: String,
     /// The same as a word, as `forebay status` has it.
-    persistence: Option<&'static str>,
+    persistence: &'static str,
     files: Vec<EnabledFile>,
     notes: Vec<String>,
     /// The files are written.
@@ -151,8 +153,8 @@ impl EnableUnit {
             self.ask(&plan, &report)?;
         }
         let persistence = plan.pool.make(&plan.owner, &root)?;
-        report.survives = Some(persistence.to_string());
-        report.persistence = Some(persistence.name());
+        report.survives = persistence.to_string();
+        report.persistence = persistence.name();
         plan.write(&root)?;
         report.is_enabled = true;
         let stem = plan.name.stem();
@@ -244,13 +246,16 @@ fn restart(plan: &EnablePlan, root: &UnitRoot) -> Result<(), Failure> {
     })?;
     let run_dir = root.at("/run").join(run_directory(&plan.name));
     let began = Instant::now();
+    let mut since = None;
     while began.elapsed() < RUN_WAIT {
         let found = supervisor::status_of_running(&run_dir);
         // One that is there and does not answer from here may have a network of its own.
         let is_there = |found: &FoundRuns| {
             found.statuses.iter().any(|it| it.run_dir == run_dir) || !found.silent.is_empty()
         };
-        if found.is_ok_and(|it| is_there(&it)) && systemd::is_active(&plan.name) {
+        since = (found.is_ok_and(|it| is_there(&it)) && systemd::is_active(&plan.name))
+            .then(|| since.unwrap_or_else(Instant::now));
+        if since.is_some_and(|since| since.elapsed() >= RUN_STANDS) {
             return Ok(());
         }
         thread::sleep(AGAIN);
@@ -276,8 +281,8 @@ impl EnableReport {
             data: plan.data.clone(),
             pool: plan.pool.path.clone(),
             pool_is: plan.pool.sentence(),
-            survives: None,
-            persistence: None,
+            survives: plan.pool.persistence.to_string(),
+            persistence: plan.pool.persistence.name(),
             files: files.collect(),
             notes: plan.notes.clone(),
             is_enabled: false,
@@ -326,14 +331,11 @@ impl EnableReport {
 
     fn sentences(&self) -> Vec<String> {
         let stem = self.unit.trim_end_matches(".service");
-        let survives = match &self.survives {
-            Some(survives) => format!(
-                "A write that the server has synced is in the pool when its sync returns, which {survives}. The server's files are synced behind"
-            ),
-            None => "A write that the server has synced is in the pool when its sync returns, and survives a power cut as the pool does. The server's files are synced behind".to_owned(),
-        };
         let own = [
-            survives,
+            format!(
+                "A write that the server has synced is in the pool when its sync returns, which {}. The server's files are synced behind",
+                self.survives
+            ),
             format!(
                 "After a crash {stem} starts when that came to its files, and does not start if it cannot: forebay recover --for {} says why",
                 self.data[0].display()

@@ -5,7 +5,7 @@
 
 use super::{
     checks::{check_data, check_program, check_reachable, installed},
-    drop_in::{DropInText, UnitDropIn, recovery_drop_in, recovery_drop_ins},
+    drop_in::{self, DropInText, UnitDropIn, has_metrics, recovery_drop_in, recovery_drop_ins},
     known::{UnitProgram, profile_of_unit},
     name::UnitName,
     pool_place::{PlannedPool, PoolWish},
@@ -13,8 +13,16 @@ use super::{
     search::{FoundUnit, UnitFile, UnitRoot, remove_file, write_file},
     understood::UnderstoodUnit,
 };
-use crate::{failure::Failure, metrics::MetricsAddress, run::FrontEnd, users::SystemUser};
-use forebay_files::policy::{self, AbsorbPolicy, PolicyConfig, PolicyRequest};
+use crate::{
+    failure::Failure,
+    metrics::{MetricsAddress, MetricsListener},
+    run::FrontEnd,
+    users::SystemUser,
+};
+use forebay_files::{
+    policy::{self, AbsorbPolicy, PolicyConfig, PolicyRequest},
+    supervisor::RunFrontEnd,
+};
 use std::{
     ffi::OsStr,
     path::{Path, PathBuf},
@@ -67,6 +75,7 @@ impl EnablePlan {
         let policy = policy_of(wish, &understood, name)?;
         let owner = understood.owner(name, root)?;
         check_metrics(wish.metrics, &owner)?;
+        check_port(wish.metrics, &unit, root)?;
         let program = UnitProgram {
             name,
             exec: &understood.exec,
@@ -75,7 +84,8 @@ impl EnablePlan {
         };
         let data = data_of(wish, &understood, &program, &policy.profile)?;
         check_data(name, &data, &owner, root)?;
-        check_program(&understood.exec, wish.front_end, root)?;
+        let front_end = check_program(&understood.exec, wish.front_end, root)?;
+        let is_notify = front_end.front_end == RunFrontEnd::Agent;
         let [forebay, library] = installed(&owner, root)?;
         let pool = choose_pool(wish, &policy, &data[0], name, &owner, root)?;
         let of = UnitDropIn {
@@ -99,7 +109,7 @@ impl EnablePlan {
             of: &of,
             forebay: &forebay,
             profile: &policy.profile,
-            is_notify: wish.front_end == FrontEnd::Notify,
+            is_notify,
             metrics: wish.metrics,
             exec: &understood.exec,
             lines: &lines.collect::<Vec<_>>(),
@@ -110,9 +120,12 @@ impl EnablePlan {
         let waits = data.iter();
         files.extend(waits.map(|it| recovery_drop_in(name, it, &pool.path, root)));
         files.push(UnitFile { path, text });
-        let notes = (own_disk_note(&pool, &policy, &data[0], root).into_iter())
-            .chain(answer.notes)
-            .chain(understood.notes());
+        let notes = (is_notify
+            .then(|| agent_note(name, &front_end.reason))
+            .into_iter())
+        .chain(own_disk_note(&pool, &policy, &data[0], root))
+        .chain(answer.notes)
+        .chain(understood.notes());
         Ok(Self {
             notes: program
                 .advice(&policy.profile)
@@ -186,6 +199,38 @@ fn check_metrics(address: Option<MetricsAddress>, owner: &SystemUser) -> Result<
     )))
 }
 
+/// Refuses an address that another unit's run has, or, where the unit is about to be restarted, any
+/// program but the unit's own run.
+fn check_port(
+    address: Option<MetricsAddress>,
+    unit: &FoundUnit,
+    root: &UnitRoot,
+) -> Result<(), Failure> {
+    let Some(address) = address else {
+        return Ok(());
+    };
+    let own = UnitDropIn::path(&unit.name, root);
+    let has_it = |file: &UnitFile| has_metrics(&file.text, address);
+    if let Some(other) = drop_in::all(root).find(|file| file.path != own && has_it(file)) {
+        return Err(Failure::Failed(format!(
+            "{} has --metrics {} for its unit already: two units need two ports. Nothing was changed",
+            other.path.display(),
+            address.socket()
+        )));
+    }
+    let is_own = unit
+        .files
+        .iter()
+        .any(|file| file.path == own && has_it(file));
+    if !root.is_live() || is_own {
+        return Ok(());
+    }
+    let bound = MetricsListener::bind(address);
+    bound
+        .map(drop)
+        .map_err(|failure| Failure::Failed(format!("{failure}, nor changed")))
+}
+
 /// The unit's pool, in a place that its user can reach.
 fn choose_pool(
     wish: &PlanWish<'_>,
@@ -214,6 +259,14 @@ fn choose_pool(
 fn needs_another_disk(policy: &AbsorbPolicy) -> bool {
     let mut patterns = policy.patterns.iter();
     patterns.all(|pattern| policy.preallocated.contains(pattern))
+}
+
+/// How much a program that the library does not serve may be trusted to.
+fn agent_note(name: &UnitName, reason: &str) -> String {
+    format!(
+        "EXPERIMENTAL: the calls of {} are seen by an agent (--front-end notify: {reason}). docs/notify.md lists what that can lose",
+        name.stem()
+    )
 }
 
 /// What stays plain where the pool lies on the disk of the data.

@@ -7,7 +7,13 @@
 //! database has lost what it acknowledged.
 
 use super::{drop_in::check_plain, search::UnitRoot};
-use crate::{disk_mounts, doctor, failure::Failure, pool, size, users::SystemUser};
+use crate::{
+    disk_mounts,
+    doctor::{self, BestPlace},
+    failure::Failure,
+    pool, size,
+    users::SystemUser,
+};
 use forebay_pool::{PoolOptions, media::PoolPersistence};
 use std::{
     fs, io,
@@ -32,6 +38,8 @@ pub struct PlannedPool {
     pub is_new: bool,
     on_disk: bool,
     bytes: u64,
+    /// What acknowledged writes survive there.
+    pub persistence: PoolPersistence,
     /// Why it lies there, in a sentence.
     pub why: String,
 }
@@ -75,13 +83,14 @@ impl PlannedPool {
             Ok(found) => {
                 let kind = found.file_type();
                 let is_device = kind.is_block_device() || kind.is_char_device();
-                check_standing(&here, &path, &found, owner)?;
+                let persistence = check_standing(&here, &path, &found, owner)?;
                 Self {
                     path,
                     is_device,
                     is_new: false,
                     on_disk: false,
                     bytes: 0,
+                    persistence,
                     why,
                 }
             }
@@ -89,18 +98,18 @@ impl PlannedPool {
                 let is_dax = (here.ancestors().skip(1).find(|it| it.exists()))
                     .and_then(disk_mounts::mount_of)
                     .is_some_and(|mount| mount.is_dax);
-                let usual = if is_dax {
-                    ON_PERSISTENT_MEMORY
+                let (usual, persistence) = if is_dax {
+                    (ON_PERSISTENT_MEMORY, PoolPersistence::PowerCut)
                 } else {
-                    ON_DISK
+                    (ON_DISK, PoolPersistence::PowerCutOnceCommitted)
                 };
-                let bytes = wish.size.unwrap_or(usual);
                 Self {
                     path,
                     is_device: false,
                     is_new: true,
                     on_disk: !is_dax,
-                    bytes,
+                    bytes: wish.size.unwrap_or(usual),
+                    persistence,
                     why,
                 }
             }
@@ -135,7 +144,21 @@ impl PlannedPool {
         if let Some(first) = dax.into_iter().next() {
             return Ok((first, "persistent memory is mounted there".to_owned()));
         }
-        let best = doctor::best_place(data, wish.beside);
+        Self::best_place(
+            doctor::best_place(data, wish.beside),
+            (file, usual),
+            wish,
+            data,
+        )
+    }
+
+    /// Where a pool is best, of what was measured.
+    fn best_place(
+        best: Option<BestPlace>,
+        (file, usual): (&str, PathBuf),
+        wish: &PoolWish<'_>,
+        data: &Path,
+    ) -> Result<(PathBuf, String), Failure> {
         let best = best.filter(|best| !(best.is_same_disk && wish.needs_another_disk));
         match (best, wish.named) {
             (Some(best), _) if best.is_same_disk => Ok((usual, best.sentence)),
@@ -217,13 +240,13 @@ fn resolved(path: &Path, root: &UnitRoot) -> Result<PathBuf, Failure> {
     Ok(whole)
 }
 
-/// Refuses a pool that its unit could not use, or should not.
+/// What a pool survives. Refuses one that its unit could not use, or should not.
 fn check_standing(
     here: &Path,
     path: &Path,
     found: &fs::Metadata,
     owner: &SystemUser,
-) -> Result<(), Failure> {
+) -> Result<PoolPersistence, Failure> {
     let fail = |why: String| {
         Err(Failure::Failed(format!(
             "the pool {} {why}",
@@ -246,11 +269,61 @@ fn check_standing(
     }
     let pool = PoolOptions::new().open(here)?;
     match pool.durability() {
-        PoolPersistence::PowerCut
+        survives @ (PoolPersistence::PowerCut
         | PoolPersistence::PowerCutOnceCommitted
-        | PoolPersistence::MachineLossOnceCommitted => Ok(()),
+        | PoolPersistence::MachineLossOnceCommitted) => Ok(survives),
         other => fail(format!(
             "{other}. For a unit make one on persistent memory or on a disk; forebay doctor says where"
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wish(named: Option<&str>, needs_another_disk: bool) -> PoolWish<'_> {
+        PoolWish {
+            named,
+            size: None,
+            beside: &[],
+            usual_name: "db".to_owned(),
+            needs_another_disk,
+        }
+    }
+
+    fn place(best: Option<bool>, wish: &PoolWish<'_>) -> Result<PathBuf, String> {
+        let best = best.map(|is_same_disk| BestPlace {
+            directory: PathBuf::from("/fast"),
+            is_same_disk,
+            sentence: "it is faster".to_owned(),
+        });
+        let names = ("db.pool", PathBuf::from("/var/lib/forebay/db.pool"));
+        let placed = PlannedPool::best_place(best, names, wish, Path::new("/srv/db"));
+        placed
+            .map(|(path, _)| path)
+            .map_err(|failure| failure.to_string())
+    }
+
+    /// Promise (programs): `forebay enable` makes a pool where a measurement says that it pays, or
+    /// changes nothing.
+    #[test]
+    fn pool_lies_where_the_measurement_says_that_it_pays() {
+        let fast = Ok(PathBuf::from("/fast/db.pool"));
+        let usual = Ok(PathBuf::from("/var/lib/forebay/db.pool"));
+        assert_eq!(place(Some(false), &wish(None, false)), fast);
+        assert_eq!(place(Some(false), &wish(None, true)), fast);
+        assert_eq!(place(Some(true), &wish(None, false)), usual);
+        // The user's word is that there be one.
+        assert_eq!(place(None, &wish(Some("db"), false)), usual);
+        assert_eq!(place(Some(true), &wish(Some("db"), true)), usual);
+        for (best, needs_another_disk) in [(None, false), (Some(true), true)] {
+            let why = place(best, &wish(None, needs_another_disk)).unwrap_err();
+            assert!(
+                why.contains("no place for a pool") && why.contains("nothing was changed"),
+                "{why}"
+            );
+            assert_eq!(why.contains("on their own disk"), needs_another_disk);
+        }
     }
 }
