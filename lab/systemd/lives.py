@@ -77,6 +77,7 @@ class UnitLife:
         for how in ("cut", "reboot"):
             self.cut(how)
         self.restart_while_writing()
+        self.reload()
         self.upgrade()
         self.disable()
 
@@ -221,6 +222,18 @@ class UnitLife:
         self.end_writer()
         self.check_under()
         self.check(f"systemctl restart while writing ({took:.1f} s)")
+
+    def reload(self) -> None:
+        """A unit that can be reloaded is, as it is without forebay."""
+        if self.machine.sh(f"systemctl show -p CanReload --value {self.unit}") != "yes":
+            return
+        pid = self.properties()["MainPID"]
+        self.machine.sh(f"systemctl reload {self.unit}")
+        self.write(20)
+        self.check_under()
+        if self.properties()["MainPID"] != pid:
+            raise Failure(f"{self.unit}: a reload restarted it")
+        self.check("systemctl reload")
 
     def upgrade(self) -> None:
         pid = self.properties()["MainPID"]

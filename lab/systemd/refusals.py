@@ -23,8 +23,16 @@ OWN = {
     "killed": (f"SystemCallFilter=~reboot:kill\nExecStart={SERVER}", ":kill"),
     "absent": ("ExecStart=/usr/bin/no-such-server", "no such program"),
 }
-# Prefixes that change nothing of what matters.
-TAKEN = {"minus": f"ExecStart=-{SERVER}", "colon": f"ExecStart=:{SERVER}"}
+# Prefixes that change nothing of what matters; a closed sandbox with limits; one in which runs cannot see each other's tables; a
+# server that makes itself the unit's main process.
+TAKEN = {
+    "minus": f"ExecStart=-{SERVER}",
+    "colon": f"ExecStart=:{SERVER}",
+    "boxed": f"MemoryMax=256M\nTasksMax=64\nLimitNOFILE=512\nPrivateTmp=yes\nPrivateDevices=yes\nPrivateUsers=yes\nPrivateIPC=yes\nProtectSystem=strict\n"
+    f"ReadWritePaths=/srv/db\nProtectHome=yes\nProcSubset=pid\nProtectProc=invisible\nNoNewPrivileges=yes\nRestrictAddressFamilies=AF_INET\nExecStart={SERVER}",
+    "blind": f"TemporaryFileSystem=/dev/shm:ro\nExecStart={SERVER}",
+    "itself": f"Type=notify\nNotifyAccess=all\nExecStart=/bin/sh -c 'systemd-notify --ready MAINPID=$$$$; exec {SERVER}'",
+}
 # These are of Type=simple: they count as started before they answer.
 ANSWERS = "for i in $(seq 240); do [ \"$(redis-cli -p 7777 ping 2>&1)\" = PONG ] && break; sleep 0.25; done"
 OPTIONS = "--pool /fast/refused.pool --profile redis --data /srv/db --size 32MiB"
