@@ -74,7 +74,7 @@ test: ## Run what must pass: lint, and every promise's test but those of the pow
 	@scripts/setup.sh test
 	@$(MAKE) --no-print-directory lint
 	scripts/run_tests.py --workspace $(LOCKED)
-	python3 -m unittest -q suites.selftest lab.programs.selftest scripts.test_faults scripts.test_kubernetes scripts.test_promises scripts.test_names scripts.test_circles scripts.test_run_tests scripts.test_wrap
+	python3 -m unittest -q suites.selftest lab.programs.selftest scripts.test_faults scripts.test_kubernetes scripts.test_promises scripts.test_names scripts.test_circles scripts.test_links scripts.test_run_tests scripts.test_wrap
 	@if [ "$$(id -u)" = 0 ]; then FOREBAY=$(LAB)/debug/forebay python3 -m suites --only order --rounds 8; else echo "skipped: cuts of file systems need root"; fi
 
 # What takes long and seldom finds what `make test` does not.

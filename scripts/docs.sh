@@ -22,5 +22,8 @@ page=$book/src/docs/reproduction
 # Its heading is the one of the text before it.
 tail -n +2 "$page/report.md" >>"$page/README.md"
 rm "$page/report.md"
+# mdBook makes index.html of a README.md, and does not tell the links that lead to it.
+git ls-files -z '*.md' | sed -z "s#^#$book/src/#" | xargs -0 sed -i -E 's#\]\(([^):]*)README\.md#](\1index.md#g'
 mdbook build "$book"
+scripts/site.py "$book/book"
 echo "wrote $book/book/index.html"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the .deb into a fresh Debian 12, uses it with Redis, upgrades it under a running server, and removes it: refused while
-# a pool holds acknowledged writes, and allowed once nothing is left. Then the .rpm, with its own words for scripts.
+# a pool holds acknowledged writes, and allowed once nothing is left. Then the .rpm, with its own words for scripts, and the tarball, removed as docs/removal.md says.
 #
 #   test_packages.sh [--from DIR]    takes programs that are built (see package.sh)
 #
@@ -45,6 +45,8 @@ cp "$target"/packages/forebay-0.0.2-*.rpm "$target/packages-test/new.rpm"
 VERSION=0.0.1 scripts/package.sh "$@" >/dev/null
 cp "$target"/packages/forebay_0.0.1_*.deb "$target/packages-test/old.deb"
 cp "$target"/packages/forebay-0.0.1-*.rpm "$target/packages-test/old.rpm"
+cp "$target"/packages/forebay-dbgsym_0.0.1_*.deb "$target/packages-test/symbols.deb"
+tarball=$(echo "$target"/packages/forebay-0.0.1-*.tar.gz)
 
 say "lintian"
 lintian --allow-root --fail-on error,warning "$target"/packages/*.deb
@@ -53,7 +55,7 @@ say "a fresh Debian 12 with Redis"
 if [[ -n ${FOREBAY_TEST_DEBIAN:-} ]]; then
     cp -a "$FOREBAY_TEST_DEBIAN" "$root"
 else
-    mmdebstrap --quiet --variant=minbase --include=redis-server,procps,python3-minimal,rpm bookworm "$root"
+    mmdebstrap --quiet --variant=minbase --include=redis-server,procps,python3-minimal,rpm,gdb-minimal bookworm "$root"
 fi
 printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
 chmod 755 "$root/usr/sbin/policy-rc.d"
@@ -72,6 +74,15 @@ for file in /usr/share/man/man1/forebay-run.1.gz /usr/share/bash-completion/comp
     /usr/lib/systemd/system/forebay-recover@.service; do
     [[ -f $root$file ]] || fail "$file is not installed"
 done
+
+say "debug symbols, in a package of their own"
+# lines_of PROGRAM FUNCTION FILES: gdb knows the function's lines in the sources.
+lines_of() { inside gdb -nx -batch -ex "info line $2" "$1" 2>&1 | grep -q "$3"; }
+! lines_of /usr/bin/forebay main crates/cli/src || fail "the command has its own debug symbols"
+inside dpkg -i /root/symbols.deb
+lines_of /usr/bin/forebay main crates/cli/src || fail "gdb finds no line of the command"
+lines_of /usr/lib/forebay/libforebay.so fsync crates/preload/src || fail "gdb finds no line of the library"
+inside dpkg -P forebay-dbgsym
 
 if compgen -G "$target/packages/forebay-lab_*.deb" >/dev/null; then
     say "install, use and remove forebay-lab"
@@ -176,5 +187,18 @@ grep -q 'forebay disable redis-server' "$target/packages-test/said" || fail "no 
 inside forebay disable redis-server >/dev/null
 inside forebay pool remove /var/lib/forebay/redis.pool
 inside rpm --erase forebay
+is_gone
+
+say "the tarball: unpacked, used, and removed as docs/removal.md says"
+cp "$tarball" "$root/root/"
+tarball=${tarball##*/}
+inside tar -C / -xzf "/root/$tarball"
+inside forebay --version | grep -q '^forebay ' || fail "forebay does not run"
+inside forebay run --emulated 8MiB --absorb x -- true
+[[ -e $root/dev/shm/forebay-0.pool && -d $root/run/forebay ]] || fail "the run left no pool, or no directory"
+by_hand=$(awk '/^\*\*Without the package\*\*/ { here = 1 } here && /^```$/ { exit } here && is_code { print } here && /^```sh$/ { is_code = 1 }' docs/removal.md)
+[[ $by_hand == *'tar -tzf forebay-'* ]] || fail "docs/removal.md does not say how a tarball is removed"
+left=$(inside sh -euc "cd /root; ${by_hand//forebay-0.1.0-amd64.tar.gz/$tarball}")
+[[ $left == "/root/$tarball" ]] || fail "docs/removal.md leaves: $left"
 is_gone
 echo "the package was installed, used, upgraded and removed"

@@ -28,7 +28,9 @@ WRITES = 200
 # Acknowledged after so many, the container goes.
 KILL_AFTER = 150
 USER = 999
-POOL_OPTIONS = {"disk": "--disk --size 64MiB", "memory": "--emulated --size 64MiB"}
+POOL_OPTIONS = {"disk": "--disk --size 64MiB", "memory": "--emulated --size 64MiB", "layer": "--disk --size 64MiB"}
+# By which a directory says which pools have records of its files.
+MARK = "user.forebay.pools"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Trial:
     name: str
     # Of `podman run`.
     options: tuple[str, ...] = ()
-    # Where the pool lies: on a volume on a disk, on one in memory, or in the container's own /dev/shm.
+    # Where the pool lies: on a volume on a disk, on one in memory, in the container's own /dev/shm, or, with the data and without a volume, in its own layer.
     pool: str = "disk"
     # What the run has to say of it, as a pattern.
     says: str = ""
@@ -87,13 +89,19 @@ class ContainerLife:
         shutil.rmtree(self.home, ignore_errors=True)
 
     def volumes(self) -> list[str]:
+        if self.trial.pool == "layer":
+            return []
         mapped = ":U" if any(option.startswith("--uidmap") for option in self.trial.options) else ""
         return ["--volume", f"{self.data}:/data{mapped}", "--volume", f"{self.pool}:/pool{mapped}"]
 
+    def creating(self) -> str:
+        """The arguments by which forebay makes the pool."""
+        return f"pool create {self.database.pool} {POOL_OPTIONS[self.trial.pool]} --segment-size 1MiB"
+
     def make_pool(self) -> None:
-        if self.trial.pool == "shm":
+        if self.trial.pool in ("shm", "layer"):
             return
-        words = f"pool create {self.database.pool} {POOL_OPTIONS[self.trial.pool]} --segment-size 1MiB".split()
+        words = self.creating().split()
         self.podman.call(*RUN, "--rm", *self.trial.options, *self.volumes(), "--entrypoint", "forebay", self.database.image, *words)
         if self.trial.has_group:
             (self.pool / pathlib.Path(self.database.pool).name).chmod(0o660)
@@ -101,13 +109,30 @@ class ContainerLife:
     def start(self, command: list[str] | None = None) -> None:
         self.podman.remove(self.name)
         entry: list[str] = []
-        if self.trial.pool == "shm":
+        if self.trial.pool in ("shm", "layer"):
             inspected = json.loads(self.podman.call("inspect", "--format", "{{json .Config}}", self.database.image))
             words = inspected["Entrypoint"] + inspected["Cmd"]
-            at = words.index("--pool")
-            words[at : at + 2] = ["--emulated", "16MiB"]
+            if self.trial.pool == "shm":
+                at = words.index("--pool")
+                words[at : at + 2] = ["--emulated", "16MiB"]
+            else:
+                # No other container can make it there.
+                words = ["bash", "-c", f'test -e {self.database.pool} || forebay {self.creating()}; exec "$@"', "bash", *words]
             entry, command = ["--entrypoint", words[0]], words[1:]
         self.podman.call(*RUN, "--detach", "--name", self.name, *self.trial.options, *self.volumes(), *entry, self.database.image, *(command or []))
+
+    def start_anew(self) -> str:
+        """After an end: another container with the same volumes, or the same one where it has none. Says which."""
+        if self.trial.pool == "layer":
+            self.podman.call("start", self.name)
+            return "the same container"
+        self.start()
+        return "another container with the same volumes"
+
+    def marks(self) -> list[str]:
+        """The directories of the container's own layer that have a mark."""
+        upper = pathlib.Path(self.podman.call("inspect", "--format", "{{.GraphDriver.Data.UpperDir}}", self.name)) / "data"
+        return [str(place) for place, _, _ in os.walk(upper) if MARK in os.listxattr(place)]
 
     def log(self) -> str:
         return self.podman.ask("logs", self.name)[1]
@@ -192,6 +217,8 @@ class ContainerLife:
         if absorbed:
             syncs, size = sum(file["syncs"] for file in absorbed), sum(file["bytes"] for file in absorbed)
             self.found.append(f"absorbed, {runs[0]['outside_writer'].replace('_', ' ')}")
+            if self.trial.pool == "layer" and not self.marks():
+                raise Failure(f"{self.name}: no directory of its own layer has the extended attribute {MARK}")
             self.say(f"absorbed: {size} bytes, {syncs} syncs saved ({runs[0]['survives'] if 'survives' in runs[0] else runs[0].get('persistence')})")
         else:
             self.found.append("plain")
@@ -206,9 +233,9 @@ class ContainerLife:
         self.begin()
         self.check_standing()
         self.write_until("kill", "--signal", "KILL")
-        self.start()
-        self.wait_ready("killed, and another container")
-        self.check("killed, another container with the same volumes")
+        which = self.start_anew()
+        self.wait_ready(f"killed, {which}")
+        self.check(f"killed, {which}")
         self.write(20)
         self.check_standing()
         if self.trial.restarts:

@@ -36,6 +36,7 @@ def all_scenes(scratch: pathlib.Path, musl_program: pathlib.Path | None) -> dict
         scenes[f"{database.name}: pod of examples/kubernetes"] = lambda podman, database=database: pod_of(podman, database, scratch)
     scenes["redis: two containers share a pool"] = lambda podman: shared(podman, scratch)
     scenes["redis: killed for its memory limit"] = lambda podman: out_of_memory(podman, scratch)
+    scenes["postgres: a backend killed for the memory limit"] = lambda podman: backend_out_of_memory(podman, scratch)
     for pool in ("disk", "memory", "shm"):
         scenes[f"redis: memory of a pool ({pool})"] = lambda podman, pool=pool: memory(podman, pool, scratch)
     if musl_program:
@@ -177,6 +178,34 @@ def out_of_memory(podman: Podman, scratch: pathlib.Path) -> str:
         life.wait_ready("killed for its memory")
         life.check("killed for its memory limit, another container without")
         return f"the kernel ended it after {count} MB of values (status {state['ExitCode']}); 0 lost"
+    finally:
+        podman.remove(life.name)
+        life.drop_volumes()
+
+
+def backend_out_of_memory(podman: Podman, scratch: pathlib.Path) -> str:
+    """The kernel kills one backend for the container's limit, and the postmaster ends the others and recovers within the run, which goes on to absorb."""
+    life = ContainerLife(podman, POSTGRES, Trial("oom", ("--memory", "400m", "--memory-swap", "400m")), scratch)
+    try:
+        life.lay_volumes()
+        life.make_pool()
+        life.start()
+        life.wait_ready("at first")
+        life.begin()
+        # A backend whose array has some hundred bytes for each of its elements.
+        status, said = podman.inside(life.name, "psql -qAtXc \"select length(array_agg(repeat(md5(n::text), 30))::text) from generate_series(1, 2000000) n\"")
+        log = life.log()
+        if status == 0 or "was terminated by signal 9" not in log:
+            raise Failure(f"{life.name}: no backend was killed for its memory ({status}): {said[-500:]}\n{log[-2000:]}")
+        life.wait_ready("a backend killed for its memory")
+        life.check("a backend killed for the memory limit, the same run")
+        life.write(20)
+        life.check_standing()
+        life.write_until("kill", "--signal", "KILL")
+        life.start()
+        life.wait_ready("killed after that")
+        life.check("killed after that")
+        return "the kernel killed a backend, and the server recovered in the run; absorbed; 0 lost"
     finally:
         podman.remove(life.name)
         life.drop_volumes()

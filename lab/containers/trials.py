@@ -35,7 +35,8 @@ def all_trials(scratch: pathlib.Path) -> list[tuple[Trial, tuple[Served, ...]]]:
         (Trial("--shm-size 1m", ("--shm-size", "1m")), (REDIS,)),
         # PostgreSQL itself needs one of them.
         (Trial("--shm-size 4m", ("--shm-size", "4m")), (POSTGRES,)),
-        (Trial("no /dev/shm", ("--ipc", "none")), (REDIS,)),
+        (Trial("no /dev/shm", ("--ipc", "none")), both),
+        (Trial("no volume: data and pool in its own layer", pool="layer"), both),
         (Trial("--uidmap", uid_map), both),
         (Trial("--init", ("--init",)), both),
         (Trial("filters forbidden", no_filters), (REDIS,)),

@@ -22,11 +22,11 @@ use std::path::PathBuf;
                   With --emulated, an ordinary file will do. Such a pool survives a crash of the process, and is \
                   lost when the machine goes down: good for trying things out, and nothing else.",
     after_long_help = "Examples:\n  \
-        forebay pool create /mnt/pmem/forebay.pool --size 64MiB\n  \
-        forebay pool create /dev/dax0.0 --size 1GiB --segment-size 16MiB\n  \
         forebay pool create /fast/forebay.pool --disk --size 128MiB\n  \
         forebay pool create /fast/redis.pool --disk --owner redis\n  \
         forebay pool create /dev/nvme0n1p3 --size 128MiB\n  \
+        forebay pool create /mnt/pmem/forebay.pool --size 64MiB\n  \
+        forebay pool create /dev/dax0.0 --size 1GiB --segment-size 16MiB\n  \
         forebay pool create /data/redis.pool --leg nbd://127.0.0.1:10809/forebay --leg nbd://127.0.0.1:10810/forebay --size 256MiB\n  \
         forebay pool create /dev/shm/try.pool --emulated"
 )]

@@ -60,7 +60,8 @@ use std::{
 
 /// Of the help, and of the manual page.
 const EXAMPLES: &str = "Examples:\n  \
-        forebay run --pool /mnt/pmem/forebay.pool -- redis-server --appendonly yes --appendfsync always\n  \
+        forebay pool create /fast/forebay.pool --disk --size 128MiB    once\n  \
+        forebay run --pool /fast/forebay.pool -- redis-server --appendonly yes --appendfsync always\n  \
         forebay run --emulated 64MiB -- redis-server --appendonly yes --appendfsync always\n  \
         forebay run --emulated 64MiB --explain -- db_bench --benchmarks=fillrandom --sync=1 --db=/tmp/db\n  \
         forebay run --pool p --profile rocksdb -- ./my-service\n  \
