@@ -39,7 +39,7 @@ BUILD_FAILPOINTS := cargo build --profile failpoints --features forebay/failpoin
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: docs help setup demo check test test-long packages test-packages test-systemd image test-containers test-programs bench-programs test-aarch64 test-arm64 failpoints powercut powercut-quick suites bench bench-quick lint fmt fuzz advisories
+.PHONY: docs help setup demo check test test-long packages test-packages test-systemd image test-containers test-programs bench-programs test-legs bench-legs test-aarch64 test-arm64 failpoints powercut powercut-quick suites bench bench-quick lint fmt fuzz advisories
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -74,7 +74,7 @@ test: ## Run what must pass: lint, and every promise's test but those of the pow
 	@scripts/setup.sh test
 	@$(MAKE) --no-print-directory lint
 	scripts/run_tests.py --workspace $(LOCKED)
-	python3 -m unittest -q suites.selftest lab.programs.selftest scripts.test_faults scripts.test_kubernetes scripts.test_promises scripts.test_names scripts.test_circles scripts.test_links scripts.test_run_tests scripts.test_wrap
+	python3 -m unittest -q suites.selftest lab.programs.selftest lab.legs.selftest scripts.test_faults scripts.test_kubernetes scripts.test_promises scripts.test_names scripts.test_circles scripts.test_links scripts.test_run_tests scripts.test_wrap
 	@if [ "$$(id -u)" = 0 ]; then FOREBAY=$(LAB)/debug/forebay python3 -m suites --only order --rounds 8; else echo "skipped: cuts of file systems need root"; fi
 
 # What takes long and seldom finds what `make test` does not.
@@ -89,6 +89,12 @@ test-long: ## Run the rest: the laboratory at toy size, pools on a disk, power c
 		FOREBAY=$(LAB)/debug/forebay unshare --mount python3 -m lab.programs --only zookeeper --only tarantool --only java-channels; \
 	else \
 		echo "skipped: kills and cuts of the programs that people run: they need root and loop devices"; \
+	fi
+	@if [ "$$(id -u)" = 0 ] && [ -e /dev/loop-control ] && unshare --mount --pid --net --fork true; then \
+		scripts/setup.sh legs-quick && \
+		FOREBAY=$(LAB)/debug/forebay python3 -m lab.legs --rounds 18 --quick; \
+	else \
+		echo "skipped: losses of machines and their legs: they need root, loop devices and namespaces"; \
 	fi
 	cargo build $(LOCKED) -p forebay -p forebay-preload
 	scripts/faults.py --programs $(LAB)/debug/forebay $(LAB)/debug/libforebay.so
@@ -176,6 +182,17 @@ bench-programs: ## Measure the same programs plain, with libeatmydata and under 
 	$(BUILD)
 	FOREBAY=$(FOREBAY) python3 -m lab.programs --speed $(addprefix --only ,$(ONLY)) --repeat $(TIMES)
 	$(if $(ONLY),,FOREBAY=$(FOREBAY) python3 -m lab.programs.installs)
+
+# In network and mount namespaces of its own, which it makes itself.
+test-legs: ## Lose machines, legs and networks under Redis, PostgreSQL and SQLite whose pool is in other machines' memory (needs root, loop devices and network namespaces); TIMES=100 rounds, ONLY=NAME, SEED=...
+	@scripts/setup.sh test-legs
+	$(BUILD_FAILPOINTS)
+	python3 -m lab.legs $(addprefix --only ,$(ONLY)) --rounds $(if $(filter file,$(origin TIMES)),100,$(TIMES)) $(if $(SEED),--seed $(SEED))
+
+bench-legs: ## Measure a commit on two legs beside an echo of the same bytes, and Redis and PostgreSQL beside what they do plainly
+	@scripts/setup.sh test-legs
+	$(BUILD)
+	FOREBAY=$(FOREBAY) python3 -m lab.legs --speed
 
 test-arm64: ## Run Redis, SQLite, PostgreSQL and etcd with Debian's kernel for arm64 in an emulated machine: killed, and cut off (needs root and Debian's archive); FROM=DIR takes programs that are built, DEB=FILE a package, ONLY=redis|sqlite|postgres|etcd
 	@scripts/setup.sh aarch64 test-arm64

@@ -36,7 +36,7 @@ SECTIONS = {
     "lab": "The power-cut lab",
 }
 # Everything in these directories is a test.
-TESTS = ("fuzz/fuzz_targets/", "lab/powercut/src/", "lab/programs/", "suites/")
+TESTS = ("fuzz/fuzz_targets/", "lab/powercut/src/", "lab/programs/", "lab/legs/", "suites/")
 WORDS_MAX = 35
 
 PROMISE = re.compile(r"Promise\s*(?:\(([^)]*)\))?:\s*")

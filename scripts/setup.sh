@@ -26,6 +26,8 @@ usage: scripts/setup.sh TARGET...
   test-containers  what image needs, podman with runc, mmdebstrap, musl, ext4's tools
   programs-quick  ZooKeeper, Tarantool, their clients in Python, Java, libeatmydata
   test-programs  what programs-quick needs, RabbitMQ, BookKeeper, Derby, H2, WiredTiger (built from source), Berkeley DB, DuckDB, Firebird, OpenLDAP, LMDB, SQLite for Java and Node.js, and their clients in Python
+  legs-quick   Redis, PostgreSQL and SQLite, nbdkit, ip, nft, ext4's tools
+  test-legs    Rust, what legs-quick needs
   test-arm64   mmdebstrap, QEMU for arm64, ext4's tools, depmod
   advisories   cargo-deny (builds for some minutes)
   all          test lint demo bench powercut
@@ -689,6 +691,18 @@ setup() {
         need_bookkeeper
         need_wiredtiger
         need_java_sessions BookKeeperSession BookKeeperServer
+        ;;
+    legs-quick)
+        need_debian redis-benchmark redis-tools nbdkit nbdkit ss iproute2 /usr/sbin/nft nftables /sbin/mkfs.ext4 e2fsprogs \
+            losetup mount unshare util-linux setpriv util-linux
+        need_python
+        install_debian
+        need_redis
+        need_postgresql
+        ;;
+    test-legs)
+        need_rust
+        setup legs-quick
         ;;
     docs)
         need_rust
