@@ -23,6 +23,7 @@ mod gc;
 mod indexer;
 mod locks;
 mod open;
+mod prefetch;
 mod range;
 mod range_watch;
 mod read;
