@@ -22,6 +22,7 @@ mod disk_full;
 mod gc;
 mod indexer;
 mod locks;
+mod multi_get;
 mod open;
 mod prefetch;
 mod range;
