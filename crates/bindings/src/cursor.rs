@@ -1,26 +1,20 @@
 //! [`StoreCursor`]: a place among the keys of a snapshot that is moved in both directions.
 //!
-//! A scan goes one way. The cursor keeps one for the way it moves, and begins another one behind
-//! its key when it turns, so that a walk costs what a scan does.
+//! One scan of the snapshot is walked from either end. Where the cursor turns, the scan seeks its
+//! key from the other end, so that a walk costs what a scan does.
 
 use forebay_store::{Scan, ScanRange, Snapshot, StoreError, Value};
-use std::ops::Bound;
 
 /// A place among the keys of a snapshot, or none.
 pub struct StoreCursor {
     snapshot: Snapshot,
-    walk: Option<CursorWalk>,
+    /// Once it has sought anything.
+    scan: Option<Scan>,
+    /// It moves from the scan's back.
+    backward: bool,
     at: Option<(Vec<u8>, Value)>,
     trouble: Option<StoreError>,
 }
-
-/// The scan of the way that a cursor moves.
-struct CursorWalk {
-    scan: Scan,
-    backward: bool,
-}
-
-type CursorRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 impl StoreCursor {
     /// At no key yet.
@@ -28,7 +22,8 @@ impl StoreCursor {
     pub fn new(snapshot: Snapshot) -> Self {
         Self {
             snapshot,
-            walk: None,
+            scan: None,
+            backward: false,
             at: None,
             trouble: None,
         }
@@ -48,22 +43,22 @@ impl StoreCursor {
 
     /// Goes to the first key.
     pub fn seek_to_first(&mut self) {
-        self.begin((Bound::Unbounded, Bound::Unbounded), false);
+        self.begin(false, |scan| scan.seek(""));
     }
 
     /// Goes to the last key.
     pub fn seek_to_last(&mut self) {
-        self.begin((Bound::Unbounded, Bound::Unbounded), true);
+        self.begin(true, |scan| scan.seek(""));
     }
 
     /// Goes to the first key that is `key` or behind it.
     pub fn seek(&mut self, key: &[u8]) {
-        self.begin((Bound::Included(key.to_vec()), Bound::Unbounded), false);
+        self.begin(false, |scan| scan.seek(key));
     }
 
     /// Goes to the last key that is `key` or before it.
     pub fn seek_for_prev(&mut self, key: &[u8]) {
-        self.begin((Bound::Unbounded, Bound::Included(key.to_vec())), true);
+        self.begin(true, |scan| scan.seek_back(key));
     }
 
     /// Goes to the next key; behind the last one it is at none. At none, it stays there.
@@ -77,43 +72,44 @@ impl StoreCursor {
     }
 
     fn go(&mut self, backward: bool) {
-        let Some((key, _)) = self.at.take() else {
-            return;
-        };
-        match &self.walk {
-            Some(walk) if walk.backward == backward => self.step(),
-            _ => {
-                let behind = Bound::Excluded(key);
-                let keys = match backward {
-                    true => (Bound::Unbounded, behind),
-                    false => (behind, Bound::Unbounded),
-                };
-                self.begin(keys, backward);
+        if self.backward != backward
+            && let Some((key, _)) = self.at.take()
+        {
+            // To the same key, from the other end.
+            match backward {
+                true => self.seek_for_prev(&key),
+                false => self.seek(&key),
             }
+        }
+        if self.at.is_some() {
+            self.step();
         }
     }
 
-    fn begin(&mut self, keys: CursorRange, backward: bool) {
-        (self.at, self.walk, self.trouble) = (None, None, None);
-        let range = ScanRange::new::<Vec<u8>>(keys);
-        let range = match backward {
-            true => range.reversed(),
-            false => range,
-        };
-        match self.snapshot.scan(range) {
-            Ok(scan) => {
-                self.walk = Some(CursorWalk { scan, backward });
-                self.step();
+    fn begin(&mut self, backward: bool, seek: impl FnOnce(&mut Scan)) {
+        (self.at, self.trouble, self.backward) = (None, None, backward);
+        if self.scan.is_none() {
+            match self.snapshot.scan(ScanRange::all()) {
+                Ok(scan) => self.scan = Some(scan),
+                Err(error) => self.trouble = Some(error),
             }
-            Err(error) => self.trouble = Some(error),
+        }
+        if let Some(scan) = &mut self.scan {
+            seek(scan);
+            self.step();
         }
     }
 
     fn step(&mut self) {
-        match self.walk.as_mut().and_then(|walk| walk.scan.next()) {
-            Some(Ok(pair)) => self.at = Some(pair),
-            Some(Err(error)) => (self.walk, self.trouble) = (None, Some(error)),
-            None => self.walk = None,
+        self.at = None;
+        let Some(scan) = &mut self.scan else { return };
+        let found = match self.backward {
+            true => scan.next_back(),
+            false => scan.next(),
+        };
+        match found.transpose() {
+            Ok(found) => self.at = found,
+            Err(error) => self.trouble = Some(error),
         }
     }
 }

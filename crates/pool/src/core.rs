@@ -19,7 +19,7 @@
 use crate::{
     error::{AppendError, PoolError, PoolErrorKind},
     format::{layout::PAGE, superblock::Superblock, table::PoolTables},
-    media::{LockGuard, Media, POOL_LOCK, ProcessMark},
+    media::{LockGuard, Media, POOL_LOCK, PoolAccess, ProcessMark},
 };
 use std::{
     io::{ErrorKind, IoSlice},
@@ -46,6 +46,8 @@ pub(crate) struct Core {
     pub(crate) process: ProcessMark,
     /// Its file had a name then.
     pub(crate) is_named: bool,
+    /// Whether anything may be changed, or locked.
+    pub(crate) access: PoolAccess,
 }
 
 /// True if a medium is a file that has a name, or a device.
@@ -85,9 +87,18 @@ impl Core {
         }
     }
 
+    /// Refuses to change or lock anything of a pool that was opened for reading.
+    pub(crate) fn check_writable(&self) -> Result<(), PoolError> {
+        match self.access {
+            PoolAccess::ReadWrite => Ok(()),
+            PoolAccess::Read => Err(self.fail(PoolErrorKind::OpenedToRead)),
+        }
+    }
+
     /// Waits for the pool lock.
     pub(crate) fn lock_pool(&self) -> Result<LockGuard, PoolError> {
         self.check_process()?;
+        self.check_writable()?;
         let guard = LockGuard::take(&self.media, POOL_LOCK, true)
             .map_err(|e| PoolError::io(&self.path, "locking the pool", e))?;
         self.load_tables()?;
@@ -97,6 +108,7 @@ impl Core {
     /// Before the pool lock is taken to claim a lane.
     pub(crate) fn begin_writing(&self) -> Result<(), PoolError> {
         self.check_process()?;
+        self.check_writable()?;
         let begun = self.media.begin_writing();
         begun.map_err(|e| PoolError::io(&self.path, "becoming its writer", e))
     }
@@ -133,7 +145,7 @@ impl Core {
     }
 
     /// True if no process has the lock of `lane`, which stays so as long as the caller has the pool
-    /// lock.
+    /// lock. Who only reads is told without a lock.
     pub(crate) fn is_lane_free(&self, lane: u32) -> Result<bool, PoolError> {
         let free = self.media.is_free(lane_lock(lane));
         free.map_err(|e| PoolError::io(&self.path, "looking at the lock of a lane", e))
@@ -142,6 +154,7 @@ impl Core {
     /// Takes the lock of who recovers `lane`, if no process does. Before any other lock.
     pub(crate) fn try_lock_recovery(&self, lane: u32) -> Result<Option<LockGuard>, PoolError> {
         self.check_process()?;
+        self.check_writable()?;
         match LockGuard::take(&self.media, recovery_lock(lane), false) {
             Ok(guard) => Ok(Some(guard)),
             Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => Ok(None),

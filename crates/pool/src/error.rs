@@ -193,6 +193,11 @@ pub enum PoolErrorKind {
         "was opened by the parent before this process was forked: open it again in this process, or fork first and open it then"
     )]
     Forked,
+    /// What takes a lock or changes something, of a pool that was opened for reading.
+    #[error(
+        "was opened for reading only (PoolOptions::open_read_only), and this would change it or lock a part of it; nothing was done. Open it with PoolOptions::open"
+    )]
+    OpenedToRead,
     /// A pool on a disk, for a log that commits nothing.
     #[error(
         "lies on a disk, where what is written is durable only once it is committed, and a flash cache cannot do that yet. Give the cache a pool on persistent memory"

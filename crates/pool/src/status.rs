@@ -4,7 +4,7 @@ use crate::{
     error::{PoolError, PoolErrorKind},
     format::record::{Lsn, Record},
     lane::recover::recover,
-    media::LockGuard,
+    media::{LockGuard, PoolAccess},
     pool::Pool,
 };
 use uuid::Uuid;
@@ -74,6 +74,11 @@ impl Pool {
         if self.core.check_process().is_err() {
             return Vec::new();
         }
+        if self.core.access == PoolAccess::Read {
+            // Whether a lane is locked is seen without taking a lock.
+            let _ = self.core.load_tables();
+            return self.lanes_locked();
+        }
         // So that no process that claims a lane meanwhile finds it taken by us.
         let _pool = self.core.lock_pool();
         self.lanes_locked()
@@ -94,7 +99,12 @@ impl Pool {
         self.entries()
             .filter(|(_, e)| e.state.is_some_and(|s| s.taken) || e.damage.is_some())
             .map(|(lane, entry)| {
-                let free = matches!(self.core.try_lock_lane(lane), Ok(Some(_)));
+                let free = match self.core.access {
+                    PoolAccess::Read => matches!(self.core.is_lane_free(lane), Ok(true)),
+                    PoolAccess::ReadWrite => {
+                        matches!(self.core.try_lock_lane(lane), Ok(Some(_)))
+                    }
+                };
                 LaneStatus {
                     lane,
                     owner: entry.state.map_or_else(Uuid::nil, |s| s.owner),
@@ -134,7 +144,9 @@ impl Pool {
         Ok(self.geometry().segments.saturating_sub(taken))
     }
 
-    /// Walks the log of lane `lane` without changing anything.
+    /// Walks the log of lane `lane` without changing anything, under its lock: so not in a pool
+    /// that was [opened for reading](crate::PoolOptions::open_read_only), which
+    /// [`copy_lane`](Self::copy_lane) looks into.
     #[must_use]
     pub fn check_lane(&self, lane: u32) -> LaneCheck {
         self.look_into_lane(lane, |_| {})

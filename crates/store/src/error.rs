@@ -181,6 +181,14 @@ pub enum StoreError {
         /// The limit.
         bytes_max: usize,
     },
+    /// One of several keys cannot be read.
+    #[error("the key \"{}\" cannot be read: {source}", shown(key))]
+    OfKey {
+        /// The key.
+        key: Vec<u8>,
+        /// What reading it alone would say.
+        source: Box<StoreError>,
+    },
     /// What a reader looks for was there, and the store's owner has removed it since.
     #[error("store {} was changed by the process that has it open while it was read ({what}). Refresh the reader and read again", dir.display())]
     Outdated {
@@ -327,7 +335,7 @@ fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         StorageFull | QuotaExceeded => "; make room and try again",
         PermissionDenied | ReadOnlyFilesystem => {
-            "; opening a store writes to it: make the directory writable for this user, or open the store for reading alone (StoreOptions::open_read_only)"
+            "; opening a store writes to it: make the directory writable for this user, or open the store for reading alone (StoreOptions::open_read_only), for which its files and its pool must be readable (chmod -R g+r)"
         }
         NotFound => "; the store's directory or a file in it was removed: restore it from a backup",
         IsADirectory => "; a directory stands where a file is needed: move it away",
@@ -343,6 +351,17 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
 }
 
 impl StoreError {
+    /// The error of one of several keys. One that a refresh of the reader mends is about all.
+    pub(crate) fn of_key(self, key: &[u8]) -> Self {
+        match self {
+            Self::Outdated { .. } => self,
+            other => Self::OfKey {
+                key: key.to_vec(),
+                source: Box::new(other),
+            },
+        }
+    }
+
     /// For `map_err`: an I/O error while `doing` something to `path`.
     pub(crate) fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();

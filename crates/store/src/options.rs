@@ -203,7 +203,8 @@ impl StoreOptions {
     }
 
     /// Bytes of memory of the cache, which holds blocks of the index and values that were read more
-    /// than once. Default: 128 MiB.
+    /// than once, with what it needs for each. Filters and indexes of the tables are beside it:
+    /// some 1.4 bytes for each short key, 256 MiB at most. Default: 128 MiB.
     #[must_use]
     pub const fn cache_size(mut self, bytes: u64) -> Self {
         self.cache_bytes = bytes;

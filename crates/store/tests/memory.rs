@@ -104,3 +104,53 @@ fn held_snapshots_and_scans_keep_to_the_memory_of_the_options() {
         assert_eq!(scan.map(Result::unwrap).count() + 1, live(round), "{round}");
     }
 }
+
+/// Reads each value twice, so that it is worth keeping, and scans; how much memory that took.
+fn read_all_twice(store: &Store, keys: u32) -> u64 {
+    let before = resident();
+    for i in 0..keys {
+        for _ in 0..2 {
+            assert!(store.get(&key(i)).unwrap().is_some());
+        }
+    }
+    let some: Vec<_> = (0..keys).step_by(7).map(key).collect();
+    assert!(store.multi_get(&some).unwrap().iter().all(Option::is_some));
+    assert_eq!(
+        store.scan(ScanRange::all()).unwrap().rev().count(),
+        keys as usize
+    );
+    resident().saturating_sub(before)
+}
+
+/// Promise (store): The cache keeps to its size, blocks of the index and values of any length
+/// together, however much is read.
+#[test]
+fn reads_of_much_more_than_the_cache_keep_to_its_size() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
+    const CACHE: u64 = 16 * MIB;
+    for (keys, value_bytes) in [(3000_u32, 20_000), (200_000, 12), (80_000, 300)] {
+        let bench = Bench::with_segments(1 << 20);
+        let options = small(Durability::DOUBLE)
+            .cache_size(CACHE)
+            .memtable_size(1 << 20);
+        let store = bench.open(&options);
+        for i in 0..keys {
+            store.put(&key(i), &vec![7; value_bytes]).unwrap();
+        }
+        store.close().unwrap();
+        // All of it is in files, and nothing else goes on.
+        let store = bench.open(&options);
+        let grown = read_all_twice(&store, keys);
+        let index = store.stats().index;
+        // What tables pin is not the cache's: filters and where their blocks begin.
+        let pinned = index.entries * 3 / 2;
+        let counted = index.memory_bytes;
+        println!("values of {value_bytes}: {counted} bytes counted, {grown} taken");
+        assert!(counted <= CACHE + pinned, "{counted} counted");
+        assert!(counted > CACHE / 4, "the cache was not used: {counted}");
+        assert!(
+            grown <= CACHE * 3 / 2 + 4 * MIB,
+            "{grown} taken for values of {value_bytes}"
+        );
+    }
+}

@@ -19,7 +19,7 @@ use super::{
     Media, PoolPersistence,
     file_size_limit::size_limit_below,
     locks::{LockedFile, TABLES_LOCK},
-    mapping::{MappingKind, SharedMapping},
+    mapping::{MappingKind, PoolAccess, SharedMapping},
     sector,
 };
 use crate::{error::PoolError, format::layout::PAGE};
@@ -63,8 +63,8 @@ pub(crate) struct DiskMedia {
 }
 
 impl DiskMedia {
-    /// On a disk of `bytes` bytes that is open for reading and writing; with the `memory` of
-    /// another process that has it, or one of its own.
+    /// On a disk of `bytes` bytes that is open for reading and writing, or for reading alone by who
+    /// stores nothing; with the `memory` of another process that has it, or one of its own.
     ///
     /// # Errors
     /// What the kernel says; a disk whose sectors are larger than a page.
@@ -86,8 +86,13 @@ impl DiskMedia {
         };
         let memory_file = File::from(memory_fd);
         let length = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let memory =
-            SharedMapping::new(&memory_file, length, MappingKind::Shared).map_err(sharing)?;
+        let memory = SharedMapping::new(
+            &memory_file,
+            length,
+            MappingKind::Shared,
+            PoolAccess::ReadWrite,
+        )
+        .map_err(sharing)?;
         let memory_fd = OwnedFd::from(memory_file);
         // Where that is refused the page cache lies between, which is written through all the same.
         let flags = rustix::fs::fcntl_getfl(&file);

@@ -3,7 +3,7 @@
 use super::{
     Media, PoolPersistence,
     locks::LockedFile,
-    mapping::{MappingKind, SharedMapping},
+    mapping::{MappingKind, PoolAccess, SharedMapping},
 };
 use crate::error::{PoolError, PoolErrorKind};
 use std::{
@@ -77,7 +77,7 @@ fn open(path: &Path) -> Result<File, PoolError> {
 /// [`PoolErrorKind::NotPersistentMemory`] where `MAP_SYNC` is refused: the error says on which file
 /// system the path lies and what to do. I/O errors.
 pub fn open_dax(path: &Path) -> Result<FileMedia, PoolError> {
-    map_file(path, open(path)?, |_| false)
+    map_file(path, open(path)?, PoolAccess::ReadWrite, |_| false)
 }
 
 /// Maps `file` as [`open_dax`] does, or if it is no persistent memory, and `fallback` says of the
@@ -85,13 +85,14 @@ pub fn open_dax(path: &Path) -> Result<FileMedia, PoolError> {
 pub(crate) fn map_file(
     path: &Path,
     file: File,
+    access: PoolAccess,
     fallback: impl FnOnce(&PoolError) -> bool,
 ) -> Result<FileMedia, PoolError> {
-    let (kind, (mapping, found)) = match map(path, &file, MappingKind::Sync) {
+    let (kind, (mapping, found)) = match map(path, &file, MappingKind::Sync, access) {
         Ok(mapped) => (MappingKind::Sync, mapped),
         Err(refused) if fallback(&refused) => {
             let kind = MappingKind::Shared;
-            (kind, map(path, &file, kind)?)
+            (kind, map(path, &file, kind, access)?)
         }
         Err(refused) => return Err(refused),
     };
@@ -112,7 +113,7 @@ pub fn open_emulated(path: &Path) -> Result<FileMedia, PoolError> {
 /// I/O errors.
 pub fn map_emulated(path: &Path, file: File) -> Result<FileMedia, PoolError> {
     let kind = MappingKind::Shared;
-    let (mapping, found) = map(path, &file, kind)?;
+    let (mapping, found) = map(path, &file, kind, PoolAccess::ReadWrite)?;
     Ok(FileMedia::new(path, file, mapping, kind, found))
 }
 
@@ -136,14 +137,15 @@ fn map(
     path: &Path,
     file: &File,
     kind: MappingKind,
+    access: PoolAccess,
 ) -> Result<(SharedMapping, MediaKind), PoolError> {
     let found = MediaKind::of(path, file)?;
     let bytes = usize::try_from(found.bytes()).unwrap_or(usize::MAX);
     if bytes == 0 {
         return Err(PoolError::new(path, PoolErrorKind::Empty));
     }
-    let mapping =
-        SharedMapping::new(file, bytes, kind).map_err(|e| match (kind, e.raw_os_error()) {
+    let mapping = SharedMapping::new(file, bytes, kind, access).map_err(|e| {
+        match (kind, e.raw_os_error()) {
             (MappingKind::Shared, _) => PoolError::io(path, "mapping the pool", e),
             // Kernels say EOPNOTSUPP; file systems that predate MAP_SHARED_VALIDATE say EINVAL.
             (MappingKind::Sync, Some(libc::EOPNOTSUPP | libc::EINVAL)) => PoolError::new(
@@ -153,7 +155,8 @@ fn map(
                 },
             ),
             (MappingKind::Sync, _) => PoolError::io(path, "mapping the pool with MAP_SYNC", e),
-        })?;
+        }
+    })?;
     Ok((mapping, found))
 }
 

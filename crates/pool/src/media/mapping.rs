@@ -29,6 +29,14 @@ pub(super) enum MappingKind {
     Shared,
 }
 
+/// What is done with a mapped file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PoolAccess {
+    /// It is read, and the kernel lets nothing be stored.
+    Read,
+    ReadWrite,
+}
+
 /// A mapping that lives as long as the value.
 pub(super) struct SharedMapping {
     base: NonNull<u8>,
@@ -38,6 +46,7 @@ pub(super) struct SharedMapping {
     process: ProcessMark,
     /// A devdax device.
     device: bool,
+    access: PoolAccess,
 }
 
 // SAFETY: the memory is shared by nature; all access goes through methods that copy, or through
@@ -47,26 +56,35 @@ unsafe impl Send for SharedMapping {}
 unsafe impl Sync for SharedMapping {}
 
 impl SharedMapping {
-    /// Maps the first `bytes` bytes of `file` for reading and writing. Pages that are not
-    /// [`populate`](Self::populate)d are mapped when they are first touched: so a process has in
-    /// its memory what it uses of a pool, and no more.
+    /// Maps the first `bytes` bytes of `file`. Pages that are not [`populate`](Self::populate)d are
+    /// mapped when they are first touched: so a process has in its memory what it uses of a pool,
+    /// and no more.
     ///
     /// # Errors
     /// What `mmap` says; `EOPNOTSUPP` where the file system cannot do [`MappingKind::Sync`]; a
     /// device whose pages cannot be had.
-    pub(super) fn new(file: &File, bytes: usize, kind: MappingKind) -> io::Result<Self> {
+    pub(super) fn new(
+        file: &File,
+        bytes: usize,
+        kind: MappingKind,
+        access: PoolAccess,
+    ) -> io::Result<Self> {
         let device = file.metadata()?.file_type().is_char_device();
         let _allowed = device.then(HugePages::allow);
         let flags = match kind {
             MappingKind::Sync => libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC,
             MappingKind::Shared => libc::MAP_SHARED,
         };
+        let protection = match access {
+            PoolAccess::Read => libc::PROT_READ,
+            PoolAccess::ReadWrite => libc::PROT_READ | libc::PROT_WRITE,
+        };
         // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory of ours.
         let base = unsafe {
             libc::mmap(
                 ptr::null_mut(),
                 bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
+                protection,
                 flags,
                 file.as_raw_fd(),
                 0,
@@ -94,6 +112,7 @@ impl SharedMapping {
             persist: Persist::detect(),
             process: ProcessMark::take(),
             device,
+            access,
         };
         if device {
             // Whether its pages can be had at all is known before anything is read from it.
@@ -113,7 +132,7 @@ impl SharedMapping {
         let skip = (offset % page_size() as u64) as usize;
         let first = self.at(offset - skip as u64, bytes + skip);
         // A device's huge page has no other way to come than by a store.
-        let advice = if write || self.device {
+        let advice = if self.access == PoolAccess::ReadWrite && (write || self.device) {
             libc::MADV_POPULATE_WRITE
         } else {
             libc::MADV_POPULATE_READ
@@ -196,6 +215,7 @@ impl SharedMapping {
     /// base is page-aligned.
     #[inline]
     fn lines(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize) -> *mut u8 {
+        debug_assert!(self.access == PoolAccess::ReadWrite);
         let total: usize = parts.iter().map(|p| p.len()).sum();
         let bytes = total.saturating_sub(skip).next_multiple_of(LINE);
         assert!(
@@ -308,7 +328,9 @@ mod tests {
     fn a_mapping_is_in_no_core_dump_and_no_child_has_it() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(1 << 20).unwrap();
-        let mapping = SharedMapping::new(&file, 1 << 20, MappingKind::Shared).unwrap();
+        let mapping =
+            SharedMapping::new(&file, 1 << 20, MappingKind::Shared, PoolAccess::ReadWrite);
+        let mapping = mapping.unwrap();
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
         let start = format!("{:x}-", mapping.memory().start);
         let mut lines = maps.lines().skip_while(|line| !line.starts_with(&start));

@@ -37,6 +37,7 @@ pub(crate) use legs::LegsMedia;
 pub(crate) use locks::POOL_LOCK;
 #[doc(hidden)]
 pub use mapped::{Atomics, Mapped, wait, wake, wake_all, wake_one};
+pub(crate) use mapping::PoolAccess;
 #[doc(hidden)]
 pub use process::ProcessMark;
 pub use sim::{CrashImages, CrashPoint, SimEvent, SimMedia};

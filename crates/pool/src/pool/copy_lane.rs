@@ -11,9 +11,11 @@
 //!    have written both since the end was copied. So it is copied again; if the log still ends
 //!    there, the pool is damaged.
 //!
-//! Nothing is locked but the pool while the lane is looked up, and nothing is written. What a disk
-//! has is read into this pool's own memory, so this must not be a pool in which a lane was claimed:
-//! it would be read over what is not committed there.
+//! Nothing is locked and nothing is written: who may only read may do it, and keeps no owner from
+//! anything. So a lane may change hands while it is looked up: an entry that is the same before and
+//! after the map was read is the map's. What a disk has is read into this pool's own memory, so
+//! this must not be a pool in which a lane was claimed: it would be read over what is not committed
+//! there.
 
 use super::Pool;
 use crate::{
@@ -24,7 +26,10 @@ use crate::{
         table::LaneState,
     },
 };
-use std::io;
+use std::{
+    io,
+    sync::atomic::{Ordering::Acquire, fence},
+};
 use uuid::Uuid;
 
 /// How often it is tried while the owner writes, or is another one.
@@ -114,8 +119,13 @@ impl Pool {
     pub fn copy_lane(&self, owner: Uuid) -> Result<Option<LaneCopy>, PoolError> {
         let (mut kept, mut lost_before) = (Vec::new(), None);
         for _ in 0..TRIES {
-            let Some((lane, state, segments)) = self.find_lane(owner)? else {
-                return Ok(None);
+            let (lane, state, segments) = match self.find_lane(owner)? {
+                FoundLane::Whole(lane, state, segments) => (lane, state, segments),
+                FoundLane::Absent => return Ok(None),
+                FoundLane::Changing => {
+                    (kept, lost_before) = (Vec::new(), None);
+                    continue;
+                }
             };
             // Those above the head were not used again by now.
             kept.retain(|copied: &CopiedSegment| copied.header.start >= state.head);
@@ -158,13 +168,25 @@ impl Pool {
     }
 
     /// The lane of `owner`, its state, and its segments.
-    fn find_lane(&self, owner: Uuid) -> Result<Option<(u32, LaneState, Vec<u64>)>, PoolError> {
-        let _pool = self.core.lock_pool()?;
+    fn find_lane(&self, owner: Uuid) -> Result<FoundLane, PoolError> {
+        self.core.load_tables()?;
         let Some((lane, entry)) = self.lane_of(owner)? else {
-            return Ok(None);
+            return Ok(FoundLane::Absent);
         };
-        let segments = self.segments_of(lane, &entry)?;
-        Ok(entry.state.map(|state| (lane, state, segments)))
+        let Some(state) = entry.state else {
+            return Ok(FoundLane::Absent);
+        };
+        // The map had been written when the entry was; and whoever writes to it next changes the
+        // entry first, or takes other segments.
+        fence(Acquire);
+        let segments = self.segments_of(lane, &entry);
+        fence(Acquire);
+        self.core.load_tables()?;
+        let after = self.core.tables().lane(lane).state;
+        if !after.is_some_and(|after| is_same_lane(&after, &state)) {
+            return Ok(FoundLane::Changing);
+        }
+        Ok(FoundLane::Whole(lane, state, segments?))
     }
 
     /// A segment with its header, if it is one of `owner`'s log.
@@ -182,6 +204,20 @@ impl Pool {
             bytes,
         }))
     }
+}
+
+/// What was found of an owner's lane.
+enum FoundLane {
+    Whole(u32, LaneState, Vec<u64>),
+    Absent,
+    /// It changed hands, or its segments did, while they were looked up.
+    Changing,
+}
+
+/// True if both are of one owner's session with the same segments.
+fn is_same_lane(a: &LaneState, b: &LaneState) -> bool {
+    let of = |s: &LaneState| (s.taken, s.owner, s.incarnation, s.epoch, s.segments);
+    of(a) == of(b)
 }
 
 /// The log that the segments hold from the head on, those that are not of it, and what stands at

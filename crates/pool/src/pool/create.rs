@@ -23,7 +23,8 @@ use crate::{
     },
     legs::LegsFile,
     media::{
-        DiskMedia, FileMedia, LegsMedia, Media, ProcessMark, open_dax, open_emulated, write_zeros,
+        DiskMedia, FileMedia, LegsMedia, Media, PoolAccess, ProcessMark, open_dax, open_emulated,
+        write_zeros,
     },
 };
 use std::{
@@ -184,6 +185,7 @@ impl PoolOptions {
             is_named: has_name(&*media),
             media,
             process: ProcessMark::take(),
+            access: PoolAccess::ReadWrite,
         };
         core.prepare(0, geometry.data(), true)?;
         // Superblocks go first and come last: a pool half made, or half remade, is no pool.

@@ -40,6 +40,7 @@ impl Pool {
     /// # Errors
     /// As [`has_lane`](Self::has_lane); the medium failed.
     pub fn relabel(&self, owner: Uuid, label: &str) -> Result<(), PoolError> {
+        self.core.check_writable()?;
         self.core.load_tables()?;
         if let Some((lane, _)) = self.lane_of(owner)? {
             self.core.tables().write_label(lane, label);

@@ -32,7 +32,7 @@ use crate::{
     core::Core,
     error::{PoolError, PoolErrorKind},
     format::layout::PoolGeometry,
-    media::{Media, PoolPersistence},
+    media::{Media, PoolAccess, PoolPersistence},
 };
 use std::{os::fd::BorrowedFd, path::Path, sync::Arc};
 use uuid::Uuid;
@@ -57,6 +57,7 @@ impl Pool {
                 superblock: self.core.superblock,
                 process: self.core.process,
                 is_named: self.core.is_named,
+                access: self.core.access,
             }),
             damage: self.damage,
         }
@@ -90,6 +91,12 @@ impl Pool {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.core.path
+    }
+
+    /// True if it was opened for reading alone ([`PoolOptions::open_read_only`]).
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.core.access == PoolAccess::Read
     }
 
     /// What the pool's contents live through.

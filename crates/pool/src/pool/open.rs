@@ -19,12 +19,15 @@ use crate::{
         superblock::{self, Superblock},
     },
     legs::LegsFile,
-    media::{DiskMedia, LegsMedia, Media, ProcessMark, map_file},
+    media::{DiskMedia, LegsMedia, Media, PoolAccess, ProcessMark, map_file},
 };
 use std::{
     fs::{self, OpenOptions},
     io::{self, Read, Seek, SeekFrom},
-    os::{fd::OwnedFd, unix::fs::FileTypeExt},
+    os::{
+        fd::OwnedFd,
+        unix::fs::{FileTypeExt, OpenOptionsExt},
+    },
     path::Path,
     sync::Arc,
 };
@@ -66,6 +69,42 @@ impl PoolOptions {
         self.open_file(path, file)
     }
 
+    /// Opens the pool at `path` for reading alone: its file is opened and mapped so, no lock is
+    /// taken, and a damaged superblock stays as it is. So it needs the permission to read and no
+    /// other, keeps no owner from anything, and may lie on a read-only file system.
+    ///
+    /// [`Pool::lanes`] and [`Pool::copy_lane`] say what is in it. What would change or lock
+    /// something is refused ([`PoolErrorKind::OpenedToRead`]).
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    ///
+    /// ```
+    /// use forebay_pool::PoolOptions;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("example.pool");
+    /// # drop(PoolOptions::new().size(1 << 20).segment_size(64 << 10).emulated(true).create(&path)?);
+    /// let pool = PoolOptions::new().open_read_only(&path)?;
+    /// for lane in pool.lanes() {
+    ///     if let Some(copy) = pool.copy_lane(lane.owner)? {
+    ///         println!("{}: {} records", lane.label, copy.records().count());
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn open_read_only(&self, path: impl AsRef<Path>) -> Result<Pool, PoolError> {
+        let path = path.as_ref();
+        let file = OpenOptions::new()
+            .read(true)
+            // Of a FIFO, which a path may lead to by now, reading would wait for a writer.
+            .custom_flags(libc::O_NONBLOCK)
+            .open(path)
+            .map_err(|e| PoolError::io(path, "opening the pool for reading", e))?;
+        self.open_with(path, file, PoolAccess::Read)
+    }
+
     /// Opens the pool at `path`, or makes one where there is nothing.
     ///
     /// # Errors
@@ -101,17 +140,25 @@ impl PoolOptions {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_file(&self, path: impl AsRef<Path>, file: fs::File) -> Result<Pool, PoolError> {
-        let path = path.as_ref();
+        self.open_with(path.as_ref(), file, PoolAccess::ReadWrite)
+    }
+
+    fn open_with(
+        &self,
+        path: &Path,
+        file: fs::File,
+        access: PoolAccess,
+    ) -> Result<Pool, PoolError> {
         if let Some(legs) = legs_file(path, &file)? {
             let media = LegsMedia::open(path, file, legs, &self.lost_legs)?;
-            return self.open_on(path, Arc::new(media));
+            return open_media(path, Arc::new(media), access);
         }
         if let Some(bytes) = disk_bytes(path, &file)? {
             let media = DiskMedia::new(path, file, bytes, None)?;
-            return self.open_on(path, Arc::new(media));
+            return open_media(path, Arc::new(media), access);
         }
         let mut refused = None;
-        let media = map_file(path, file, |e| match &e.kind {
+        let media = map_file(path, file, access, |e| match &e.kind {
             PoolErrorKind::NotPersistentMemory { file_system } => {
                 refused = Some(file_system.clone());
                 true
@@ -128,7 +175,7 @@ impl PoolOptions {
                 PoolErrorKind::MovedOffPersistentMemory { file_system },
             ));
         }
-        self.open_on(path, Arc::new(media))
+        open_media(path, Arc::new(media), access)
     }
 
     /// As [`open_file`](Self::open_file), in the memory of the process that sent the file, if its
@@ -167,25 +214,32 @@ impl PoolOptions {
         path: impl AsRef<Path>,
         media: Arc<dyn Media>,
     ) -> Result<Pool, PoolError> {
-        let path = path.as_ref();
-        let superblock::ReadSuperblock { superblock, damage } = Superblock::read(&*media, path)?;
-        let core = Arc::new(Core {
-            path: path.to_owned(),
-            is_named: has_name(&*media),
-            media,
-            superblock,
-            process: ProcessMark::take(),
-        });
-        // The tables; a lane's segments when it is claimed.
-        let tables = superblock.geometry.data();
-        core.prepare(0, tables, false)?;
-        core.media.set_tables(tables);
-        if !damage.is_empty() {
-            let _pool = core.lock_pool()?;
-            superblock.repair(&*core.media);
-        }
-        Ok(Pool { core, damage })
+        open_media(path.as_ref(), media, PoolAccess::ReadWrite)
     }
+}
+
+fn open_media(path: &Path, media: Arc<dyn Media>, access: PoolAccess) -> Result<Pool, PoolError> {
+    let superblock::ReadSuperblock { superblock, damage } = Superblock::read(&*media, path)?;
+    let core = Arc::new(Core {
+        path: path.to_owned(),
+        is_named: has_name(&*media),
+        media,
+        superblock,
+        process: ProcessMark::take(),
+        access,
+    });
+    // The tables; a lane's segments when it is claimed.
+    let tables = superblock.geometry.data();
+    core.prepare(0, tables, false)?;
+    core.media.set_tables(tables);
+    if !damage.is_empty() && access == PoolAccess::ReadWrite {
+        let _pool = core.lock_pool()?;
+        superblock.repair(&*core.media);
+        return Ok(Pool { core, damage });
+    }
+    // Damage that stays is no repair.
+    let damage = Vec::new();
+    Ok(Pool { core, damage })
 }
 
 /// What the file says, if it is that of a pool on legs.

@@ -53,6 +53,7 @@ impl Pool {
         owner: Uuid,
         options: &ClaimOptions,
     ) -> Result<SharedLane, PoolError> {
+        self.core.check_writable()?;
         let shared = self.core.media.share(DescriptorSharing::IsSent);
         shared.map_err(|e| {
             PoolError::io(self.path(), "opening the pool once more, to share it", e)

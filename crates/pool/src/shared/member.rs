@@ -99,6 +99,7 @@ impl Pool {
     /// [`PoolErrorKind::Damaged`] if it is no state of a lane of this version and this pool; I/O
     /// errors of mapping it.
     pub fn join(&self, state: BorrowedFd<'_>, member: u32) -> Result<Member, PoolError> {
+        self.core.check_writable()?;
         let state = Mapped::<SharedState>::map(state)
             .map_err(|e| PoolError::io(self.path(), "mapping a shared lane", e.into()))?;
         if state.version() != VERSION || member == 0 || member >= MEMBERS_MAX {

@@ -107,12 +107,63 @@ impl ScanRange {
         }
     }
 
-    /// What is left of the range behind `key`, in its direction.
-    pub(super) fn go_on_behind(&mut self, key: Vec<u8>) {
+    /// Where it begins, in its direction.
+    pub(super) fn near(&self) -> &Bound<Vec<u8>> {
         match self.reversed {
-            true => self.to = Bound::Excluded(key),
-            false => self.from = Bound::Excluded(key),
+            true => &self.to,
+            false => &self.from,
         }
+    }
+
+    /// Where it ends, in its direction.
+    pub(super) fn far(&self) -> &Bound<Vec<u8>> {
+        match self.reversed {
+            true => &self.from,
+            false => &self.to,
+        }
+    }
+
+    /// Has it begin elsewhere, in its direction; where it did.
+    pub(super) fn begin_at(&mut self, bound: Bound<Vec<u8>>) -> Bound<Vec<u8>> {
+        let near = match self.reversed {
+            true => &mut self.to,
+            false => &mut self.from,
+        };
+        std::mem::replace(near, bound)
+    }
+
+    /// The part of it from `key` on, in its direction.
+    pub(super) fn from_key(&self, key: &[u8]) -> Self {
+        match self.reversed {
+            true => self.not_above(key),
+            false => self.not_below(key),
+        }
+    }
+
+    /// The part of it up to `key`, in its direction.
+    pub(super) fn up_to_key(&self, key: &[u8]) -> Self {
+        match self.reversed {
+            true => self.not_below(key),
+            false => self.not_above(key),
+        }
+    }
+
+    fn not_below(&self, key: &[u8]) -> Self {
+        let mut part = self.clone();
+        match &part.from {
+            Bound::Included(from) | Bound::Excluded(from) if from[..] >= *key => {}
+            _ => part.from = Bound::Included(key.to_vec()),
+        }
+        part
+    }
+
+    fn not_above(&self, key: &[u8]) -> Self {
+        let mut part = self.clone();
+        match &part.to {
+            Bound::Included(to) | Bound::Excluded(to) if to[..] <= *key => {}
+            _ => part.to = Bound::Included(key.to_vec()),
+        }
+        part
     }
 }
 

@@ -22,6 +22,9 @@ use std::sync::{
 const LOG: (u64, u64) = (1, 0);
 /// Larger values are not kept: what is saved is little beside copying them.
 const VALUE_BYTES_MAX: usize = 64 << 10;
+/// Bytes of memory for a value beside its own, and beside those that the cache counts for a block's
+/// header: its key, the block, and its place among the others (`tests/memory.rs`).
+const ENTRY_BYTES: u32 = 160;
 /// The cache's bytes for each value of which it is remembered that it was read.
 const BYTES_PER_SEEN: u64 = 8192;
 
@@ -61,7 +64,8 @@ impl ValueCache {
                 // Those are of blocks in files.
                 checksum: Checksum::from_raw(0),
                 data_length: length,
-                uncompressed_length: length,
+                // What the cache counts.
+                uncompressed_length: length.saturating_add(ENTRY_BYTES),
             },
             data: Slice::new(value),
         };

@@ -4,7 +4,7 @@
 
 use super::super::{
     mapped::Mapped,
-    mapping::{MappingKind, SharedMapping},
+    mapping::{MappingKind, PoolAccess, SharedMapping},
     post_box::{PostAges, PostBox, TakenPost},
 };
 use crate::{format::layout::PAGE, legs::LegGroup, stack::OnPanic};
@@ -38,7 +38,7 @@ impl SharedParts {
         let length = usize::try_from(bytes).unwrap_or(usize::MAX);
         let both = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
         Ok(Self {
-            memory: SharedMapping::new(memory, length, MappingKind::Shared)?,
+            memory: SharedMapping::new(memory, length, MappingKind::Shared, PoolAccess::ReadWrite)?,
             posts: Mapped::map_from(memory.as_fd(), both, bytes)?,
             telling: Mutex::default(),
         })

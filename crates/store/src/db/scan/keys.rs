@@ -47,6 +47,8 @@ pub(super) struct Keys {
     snapshot: Snapshot,
     /// What is left of it, whenever the sources are made anew.
     range: ScanRange,
+    /// Where it began, if that was elsewhere.
+    begun_at: Option<Bound<Vec<u8>>>,
     /// The snapshot's view that the sources are of; dangling before there are any.
     view: Weak<ReadView>,
     /// Newest first.
@@ -66,6 +68,7 @@ impl Keys {
         Self {
             range,
             snapshot,
+            begun_at: None,
             view: Weak::new(),
             sources: Vec::new(),
             hiding: Vec::new(),
@@ -74,6 +77,25 @@ impl Keys {
             passed: 0,
             hidden: 0,
         }
+    }
+
+    /// Those of another range, of the same snapshot.
+    pub(super) fn of(&self, range: ScanRange) -> Self {
+        Self::new(self.snapshot.clone(), range)
+    }
+
+    /// What is left of the range behind the last batch.
+    pub(super) fn range(&self) -> &ScanRange {
+        &self.range
+    }
+
+    /// The range that they were made for.
+    pub(super) fn whole_range(&self) -> ScanRange {
+        let mut range = self.range.clone();
+        if let Some(begun_at) = &self.begun_at {
+            range.begin_at(begun_at.clone());
+        }
+        range
     }
 
     pub(super) fn shared(&self) -> &StoreCore {
@@ -293,7 +315,8 @@ impl Keys {
         shared.background.scan_passed.fetch_add(passed, Relaxed);
         shared.note_hidden(std::mem::take(&mut self.hidden));
         if let Some(last) = last {
-            self.range.go_on_behind(last.to_vec());
+            let before = self.range.begin_at(Bound::Excluded(last.to_vec()));
+            self.begun_at.get_or_insert(before);
         }
     }
 }

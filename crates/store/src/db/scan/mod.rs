@@ -7,39 +7,50 @@
 //! has read none in vain. The first value that is neither in the pool, nor in a cache, nor in the
 //! page cache has the kernel asked for all such values of its batch. So these are read together, in
 //! parallel. The batch grows as the scan goes on, so that a short scan does not pay for a long one.
+//!
+//! All that is a `walk`. A scan has one for its own direction, and makes another for the opposite
+//! one, of the same snapshot, when it is first asked for a pair from there. What a walk has left
+//! begins at its next key: one that comes to a key which the other one has left behind has met it,
+//! and everything was given.
 
 mod keys;
 mod source;
+mod walk;
 
 use super::{Snapshot, Store, Value, range::ScanRange};
-use crate::{
-    error::StoreError,
-    index::{IndexEntry, RecordAddress},
-};
+use crate::{error::StoreError, index::IndexEntry};
 use keys::Keys;
-use std::{collections::VecDeque, ops::RangeBounds};
+use std::{iter::FusedIterator, ops::RangeBounds};
+use walk::ScanWalk;
 
-/// Keys that are read ahead at first, and at most.
-const AHEAD: (usize, usize) = (16, 128);
-/// Bytes of values that are read ahead at most.
-const AHEAD_BYTES: u64 = 4 << 20;
-
-/// An iterator over keys and values, in key order. After an error it ends.
+/// An iterator over keys and values, in key order, from both ends. After an error it ends, until it
+/// [seeks](Self::seek).
+///
+/// What [`next`](Iterator::next) and [`next_back`](DoubleEndedIterator::next_back) give is of one
+/// moment, and each pair once: they meet. Keys are collected, and values on a disk read, some ahead
+/// in either direction.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = tempfile::tempdir()?;
+/// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+/// for day in ["mon", "tue", "wed"] {
+///     store.put(day, "fair")?;
+/// }
+/// let mut scan = store.range("a"..)?;
+/// let (first, last) = (scan.next().unwrap()?, scan.next_back().unwrap()?);
+/// assert_eq!((&first.0[..], &last.0[..]), (&b"mon"[..], &b"wed"[..]));
+/// assert_eq!(scan.rev().count(), 1);
+/// # Ok(())
+/// # }
+/// ```
 pub struct Scan {
-    keys: Keys,
-    /// Keys that are not given yet.
-    ahead: VecDeque<(IndexEntry, ValuePrefetch)>,
-    ahead_next: usize,
-    failed: bool,
-}
-
-/// What is done about the value of a key that is not given yet.
-enum ValuePrefetch {
-    Nothing,
-    /// The kernel was asked to read it.
-    Asked,
-    /// It was at hand when others were asked for.
-    Read(Value),
+    front: ScanWalk,
+    /// Once anything was asked for from there.
+    back: Option<Box<ScanWalk>>,
+    /// The range that it was made for, once it has sought a key.
+    range: Option<ScanRange>,
+    ended: bool,
 }
 
 impl Store {
@@ -135,105 +146,79 @@ impl Snapshot {
 impl Scan {
     pub(super) fn new(snapshot: Snapshot, range: ScanRange) -> Self {
         Self {
-            keys: Keys::new(snapshot, range),
-            ahead: VecDeque::new(),
-            ahead_next: AHEAD.0,
-            failed: false,
+            front: ScanWalk::new(Keys::new(snapshot, range)),
+            back: None,
+            range: None,
+            ended: false,
         }
     }
 
-    /// Collects the next keys.
-    fn read_ahead(&mut self) -> Result<(), StoreError> {
-        let mut bytes = 0;
-        let (_view, pins) = self.keys.pin()?;
-        while self.ahead.len() < self.ahead_next && bytes < AHEAD_BYTES {
-            let Some(found) = self.keys.next(&pins)? else {
-                break;
-            };
-            bytes += u64::from(found.1.len);
-            let ahead = match self.keys.only() {
-                true => ValuePrefetch::Read(Value::default()),
-                false => ValuePrefetch::Nothing,
-            };
-            self.ahead.push_back((found, ahead));
+    /// Goes to `key`, wherever that lies in the range and whatever was given before: what is left
+    /// is the part of the range from it on, in the scan's direction. So [`next`](Iterator::next)
+    /// gives the first key that is not before it (of a [reversed](ScanRange::reversed) scan: the
+    /// last one that is not behind it), and [`next_back`](DoubleEndedIterator::next_back) the
+    /// range's last.
+    ///
+    /// Nothing is read before these are called. A key that was read ahead costs a comparison of
+    /// keys, any other what a new scan of the snapshot does.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// # for day in ["mon", "tue", "wed"] { store.put(day, "fair")?; }
+    /// let mut scan = store.range("a"..)?;
+    /// for wanted in ["sun", "mon", "x"] {
+    ///     scan.seek(wanted);
+    ///     match scan.next().transpose()? {
+    ///         Some((day, _)) => println!("{} is the first from {wanted} on", day.escape_ascii()),
+    ///         None => println!("there is none"),
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) {
+        let key = key.as_ref();
+        let range = self.range.get_or_insert_with(|| self.front.whole_range());
+        let goes_on = !self.ended && self.back.is_none();
+        if goes_on && self.front.keys().range().far() == range.far() && self.front.skip_to(key) {
+            return;
         }
-        let last = self.ahead.back().map(|((key, _), _)| &key[..]);
-        self.keys.end_batch(last);
-        self.ahead_next = (self.ahead_next * 2).min(AHEAD.1);
-        Ok(())
+        let left = range.from_key(key);
+        self.begin(left);
     }
 
-    /// Has the value at `address`, which is not at hand, read together with those of the keys
-    /// behind it that are not either.
-    fn ask_with_rest(&mut self, address: RecordAddress) -> Result<(), StoreError> {
-        let mut absent = vec![address];
-        for (found, ahead) in &mut self.ahead {
-            *ahead = match self.keys.shared().value_at_hand(&found.0, found.1)? {
-                Some(value) => ValuePrefetch::Read(value),
-                None => {
-                    absent.push(found.1);
-                    ValuePrefetch::Asked
-                }
-            };
-        }
-        if absent.len() > 1 {
-            self.ask_for(absent);
-        }
-        Ok(())
+    /// The same from the other end: what is left is the part of the range up to `key`, in the
+    /// scan's direction. So [`next_back`](DoubleEndedIterator::next_back) gives the last key that
+    /// is not behind it, and [`next`](Iterator::next) the range's first.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// # for day in ["mon", "tue", "wed"] { store.put(day, "fair")?; }
+    /// let mut scan = store.range("a"..)?;
+    /// scan.seek_back("tuesday");
+    /// assert_eq!(scan.next_back().unwrap()?.0, b"tue");
+    /// assert_eq!(scan.next_back().unwrap()?.0, b"mon");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn seek_back(&mut self, key: impl AsRef<[u8]>) {
+        let range = self.range.get_or_insert_with(|| self.front.whole_range());
+        let left = range.up_to_key(key.as_ref());
+        self.begin(left);
     }
 
-    /// Asks the kernel to read the values, neighbours in the log together.
-    fn ask_for(&self, addresses: Vec<RecordAddress>) {
-        let mut ranges: Vec<(u64, u64)> = addresses
-            .iter()
-            .map(|a| (a.lsn, a.lsn.saturating_add(u64::from(a.len))))
-            .collect();
-        ranges.sort_unstable();
-        let log = &self.keys.shared().log;
-        let mut ranges = ranges.into_iter().peekable();
-        while let Some((start, mut end)) = ranges.next() {
-            while let Some((_, next_end)) =
-                ranges.next_if(|(next, _)| *next <= end.saturating_add(4096))
-            {
-                end = next_end.max(end);
-            }
-            if let Some(file) = log.find(start) {
-                file.file.will_need(file.offset(start), end - start);
-            }
-        }
+    fn begin(&mut self, left: ScanRange) {
+        let keys = self.front.keys().of(left);
+        (self.front, self.back, self.ended) = (ScanWalk::new(keys), None, false);
     }
 
     /// The next key and where its value is, which is not read.
     pub(super) fn next_address(&mut self) -> Result<Option<IndexEntry>, StoreError> {
-        if self.ahead.is_empty() {
-            self.read_ahead()?;
-        }
-        Ok(self.ahead.pop_front().map(|(found, _)| found))
-    }
-
-    fn next_pair(&mut self) -> Result<Option<(Vec<u8>, Value)>, StoreError> {
-        if self.ahead.is_empty() {
-            self.read_ahead()?;
-        }
-        let Some(((key, address), ahead)) = self.ahead.pop_front() else {
-            return Ok(None);
-        };
-        let at_hand = match ahead {
-            ValuePrefetch::Read(value) => Some(value),
-            ValuePrefetch::Asked => None,
-            ValuePrefetch::Nothing => {
-                let at_hand = self.keys.shared().value_at_hand(&key, address)?;
-                if at_hand.is_none() {
-                    self.ask_with_rest(address)?;
-                }
-                at_hand
-            }
-        };
-        let value = match at_hand {
-            Some(value) => value,
-            None => self.keys.shared().value_at(&key, address)?,
-        };
-        Ok(Some((key, value)))
+        self.front.next_address()
     }
 }
 
@@ -241,12 +226,28 @@ impl Iterator for Scan {
     type Item = Result<(Vec<u8>, Value), StoreError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.failed {
+        if self.ended {
             return None;
         }
-        let own = self.keys.shared().check_process();
-        let pair = own.and_then(|()| self.next_pair());
-        self.failed = pair.is_err();
+        let own = self.front.keys().shared().check_process();
+        let pair = own.and_then(|()| self.front.next_pair(self.back.as_deref()));
+        self.ended = !matches!(pair, Ok(Some(_)));
         pair.transpose()
     }
 }
+
+impl DoubleEndedIterator for Scan {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let front = &self.front;
+        let own = front.keys().shared().check_process();
+        let back = (self.back).get_or_insert_with(|| Box::new(front.opposite()));
+        let pair = own.and_then(|()| back.next_pair(Some(front)));
+        self.ended = !matches!(pair, Ok(Some(_)));
+        pair.transpose()
+    }
+}
+
+impl FusedIterator for Scan {}
