@@ -8,7 +8,8 @@
 //!   than [`CONNECTIONS_MAX`] at a time the newest is turned away;
 //! * a request is answered and the connection closed: none is kept.
 //!
-//! `httparse` reads the request. docs/monitoring.md, "An address to scrape".
+//! `httparse` reads the request; ARCHITECTURE.md, "Dependencies", has why no library serves it.
+//! docs/monitoring.md, "An address to scrape".
 
 mod address;
 mod connection;
