@@ -16,6 +16,7 @@ mod rights;
 mod signals;
 mod stat;
 mod truncate;
+mod whole_seconds;
 
 pub(crate) use forebay_pool::{complain, complain_repeated, rewrite::write_at, sockets::peer};
 
@@ -35,6 +36,7 @@ pub(crate) use signals::mask;
 pub use signals::{hear_of_children, ignore_signals};
 pub(crate) use stat::{kind_of_file_system, stat_at, stat_of};
 pub(crate) use truncate::truncate_open;
+pub(crate) use whole_seconds::{has_whole_seconds, keeps_seconds};
 
 use rustix::{
     fs::{AtFlags, FallocateFlags, StatxFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT},
@@ -302,12 +304,6 @@ pub(crate) fn modified(stat: &rustix::fs::Stat) -> u64 {
     seconds
         .saturating_mul(1_000_000_000)
         .saturating_add(stat.st_mtime_nsec)
-}
-
-/// True if the file's times are whole seconds. That of its inode no program sets, so it says what
-/// the file system can.
-pub(crate) fn has_coarse_times(stat: &rustix::fs::Stat) -> bool {
-    (stat.st_ctime_nsec, stat.st_mtime_nsec) == (0, 0)
 }
 
 /// True if a file is open to be written to by these flags.

@@ -102,9 +102,12 @@ impl RunState {
         path: &Path,
         theirs: &OwnedFd,
     ) -> Result<(usize, u32), Refusal> {
-        let stat = rustix::fs::fstat(theirs).map_err(|e| e.to_string())?;
-        if sys::has_coarse_times(&stat) {
-            return Err("its file system keeps times in seconds, so a recovery could not tell a change of another process from its own".into());
+        let mut stat = rustix::fs::fstat(theirs).map_err(|e| e.to_string())?;
+        if sys::has_whole_seconds(&stat) && self.find((stat.st_dev, stat.st_ino)).is_none() {
+            if sys::keeps_seconds(theirs.as_fd()) {
+                return Err("its file system keeps times in seconds, so a recovery could not tell a change of another process from its own".into());
+            }
+            stat = rustix::fs::fstat(theirs).map_err(|e| e.to_string())?;
         }
         let candidate = Candidate {
             path,
