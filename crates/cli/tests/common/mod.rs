@@ -151,3 +151,14 @@ pub fn copy(program: &str, to: &Path) {
     let copied = Command::new("cp").arg(program).arg(to).status().unwrap();
     assert!(copied.success());
 }
+
+/// Copies the program under test, and the library that it finds, to where other users can reach
+/// them.
+pub fn copy_forebay(to: &Path) {
+    let dir = Path::new(FOREBAY).parent().unwrap();
+    let places = ["libforebay.so", "deps/libforebay.so"].map(|place| dir.join(place));
+    let built = places.iter().filter(|place| place.exists());
+    let newest = built.max_by_key(|place| place.metadata().unwrap().modified().unwrap());
+    copy(newest.unwrap().to_str().unwrap(), &to.join("libforebay.so"));
+    copy(FOREBAY, &to.join("forebay"));
+}
