@@ -6,6 +6,7 @@ mod common;
 
 use common::{FOREBAY, Ran, Sandbox, databases::PATIENCE, have};
 use forebay_bench::processes::{Process, find_program};
+use serde_json::{Value, json};
 use std::{
     fs,
     io::{self, BufRead, BufReader, Read, Write},
@@ -261,6 +262,56 @@ fn shipped_rules_are_right_for_promtool() {
         promtool.args(words).current_dir(monitoring(""));
         Ran::of(promtool.output().unwrap()).ok();
     }
+}
+
+/// The queries of a dashboard's panels.
+fn queries_of(part: &Value) -> Vec<&str> {
+    match part {
+        Value::Object(fields) => (fields.iter())
+            .flat_map(|(name, value)| match value {
+                Value::String(query) if name == "expr" => vec![query.as_str()],
+                value => queries_of(value),
+            })
+            .collect(),
+        Value::Array(parts) => parts.iter().flat_map(queries_of).collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[test]
+fn shipped_dashboard_asks_in_prometheus_own_language() {
+    if !have("promtool") {
+        return;
+    }
+    let text = fs::read_to_string(monitoring("dashboard.json")).unwrap();
+    // What Grafana puts in the place of its variables.
+    let text = text
+        .replace("$program", ".*")
+        .replace("$__rate_interval", "1m");
+    let dashboard: Value = serde_json::from_str(&text).unwrap();
+    let queries = queries_of(&dashboard);
+    assert!(queries.len() > 20, "{queries:?}");
+    let dir = tempfile::tempdir().unwrap();
+    let checked = |queries: &[&str]| {
+        let named = queries.iter().enumerate();
+        let rules: Vec<Value> = named
+            .map(
+                |(number, query)| json!({"record": format!("panel:query:{number}"), "expr": query}),
+            )
+            .collect();
+        // YAML has all of JSON.
+        let rules = json!({"groups": [{"name": "dashboard", "rules": rules}]});
+        fs::write(dir.path().join("rules.yml"), rules.to_string()).unwrap();
+        let mut promtool = Command::new(find_program("promtool").unwrap());
+        promtool.args(["check", "rules", "rules.yml"]);
+        Ran::of(promtool.current_dir(dir.path()).output().unwrap())
+    };
+    let said = checked(&queries).ok().text();
+    assert!(
+        said.contains(&format!("{} rules found", queries.len())),
+        "{said}"
+    );
+    checked(&["sum(rate(forebay_waits_total[1m])"]).fails(1, &["unclosed left parenthesis"]);
 }
 
 /// Promise (programs): A run whose address for figures is in use fails with what to do, before
