@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::{
     fs,
     io::{BufRead, BufReader},
-    os::unix::fs::chown,
+    os::unix::{fs::chown, process::CommandExt},
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -118,6 +118,52 @@ for gone in (lambda: None, lambda: shutil.rmtree(os.environ["FOREBAY_RUN_DIR"]),
 "#,
     );
     ran.ok();
+}
+
+/// `$XDG_RUNTIME_DIR` is gone, and named no more.
+#[test]
+fn run_is_found_after_the_logout_that_took_its_directory() {
+    let world = World::new();
+    let (session, program) = (world.0.file("session"), world.0.file("forebay"));
+    fs::create_dir(&session).unwrap();
+    // Other users may not reach the tests' own program and library.
+    common::copy_forebay(world.0.path());
+    let is_root = rustix::process::geteuid().is_root();
+    if is_root {
+        for place in [world.0.path(), &session, &world.0.file("p")] {
+            chown(place, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+    }
+    let own = |words: &[&str]| {
+        let mut command = Command::new(&program);
+        command.args(words).current_dir(world.0.path());
+        command
+            .env_remove("FOREBAY_RUN_DIR")
+            .env_remove("XDG_RUNTIME_DIR");
+        if is_root {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command
+    };
+    let script = format!("{BEGIN}log('a.log')\nopen('ready', 'w').close()\ntime.sleep(60)");
+    let words = [
+        "run", "--pool", "p", "--absorb", "*.log", "--", "python3", "-c", &script,
+    ];
+    let mut run = own(&words)
+        .env("XDG_RUNTIME_DIR", &session)
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    world.until("ready", || world.0.file("ready").exists());
+    assert!(fs::read_dir(session.join("forebay")).unwrap().count() > 0);
+    fs::remove_dir_all(&session).unwrap();
+    let said = Ran::of(own(&["status"]).output().unwrap()).text();
+    kill(child_of(run.id()));
+    run.wait().unwrap();
+    assert!(
+        said.contains(world.0.file("a.log").to_str().unwrap()),
+        "{said}"
+    );
 }
 
 #[test]
@@ -317,7 +363,6 @@ fn root_sees_other_users_runs_with_all_and_nobody_else_does() {
         chown(place, Some(NOBODY), Some(NOBODY)).unwrap();
     }
     let own = |command: &mut Command| {
-        use std::os::unix::process::CommandExt;
         command.uid(NOBODY).gid(NOBODY);
     };
     let script = "log('a.log')\nopen('ready', 'w').close()\ntime.sleep(60)";
