@@ -148,7 +148,8 @@ class LegsEpoch:
         return done.returncode, done.stdout + done.stderr
 
     def start(self) -> OnMachine:
-        """Starts the database here, and looks for all that it acknowledged."""
+        """Starts the database here. `running` is none if it does not."""
+        self.running = None
         front = self.front(self.here, self.forebay_program(), "run", "--pool", str(self.pool), "--")
         self.running = OnMachine(self.here, self.program, self.place, front, self.environment(self.here), self.said)
         return self.running
