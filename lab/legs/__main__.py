@@ -75,6 +75,8 @@ class Trials:
     def __init__(self, options: argparse.Namespace, programs: list, home: pathlib.Path):
         self.options, self.programs, self.home = options, programs, home
         self.passed = self.failed = self.acknowledged = 0
+        # Each database has its share of few rounds, too.
+        self.rounds_of_epoch = max(1, min(ROUNDS_OF_EPOCH, options.rounds // len(programs)))
         self.network = Network(home, options.round_trip)
 
     def run(self) -> int:
@@ -130,12 +132,12 @@ class Trials:
     def _rounds(self, first: int) -> int:
         """Rounds of one epoch, until one fails: how many."""
         rng = random.Random(f"{self.options.seed} {first}")
-        program = self.programs[first // ROUNDS_OF_EPOCH % len(self.programs)]
+        program = self.programs[first // self.rounds_of_epoch % len(self.programs)]
         home = self._epoch_home()
         epoch = LegsEpoch(program, self.network, home, rng)
         done, fault = 0, ""
         try:
-            while done < ROUNDS_OF_EPOCH and first + done < self.options.rounds and not fault:
+            while done < self.rounds_of_epoch and first + done < self.options.rounds and not fault:
                 scene = rng.choice(self.options.scene or list(scenes.SCENES))
                 end, began, noted = rng.choice(scenes.ENDS), time.monotonic(), 0
                 try:
