@@ -21,7 +21,7 @@ from suites.place import ROOT, has_failpoints, target, with_failpoints
 
 from . import controls, scenes, speed, takeover
 from .databases import PROGRAMS
-from .epoch import LegsEpoch
+from .epoch import LegsEpoch, ServerDied
 from .network import Network, enter
 
 # Rounds on one volume: what is looked for grows with them.
@@ -120,6 +120,10 @@ class Trials:
             fault = trial(self.network, home, rng)
         except Failure as failure:
             fault = str(failure)
+        except ServerDied as died:
+            processes.say(f"{what}: again: {died}")
+            shutil.rmtree(home, ignore_errors=True)
+            return self._trial(what, trial)
         self._note(what, began, fault)
         self._keep(home, fault, what)
 
@@ -142,8 +146,11 @@ class Trials:
                 end, began, noted = rng.choice(scenes.ENDS), time.monotonic(), 0
                 try:
                     noted = scenes.play(epoch, scene, end)
+                    epoch.check_servers()
                 except Failure as failure:
                     fault = str(failure)
+                    # Otherwise it is not the scene's.
+                    epoch.check_servers()
                 done += 1
                 self.acknowledged += noted
                 self._note(f"round {first + done}", began, fault, program=program.name, scene=scene, end=end, here=epoch.here.name, acknowledged=noted)
@@ -155,6 +162,9 @@ class Trials:
                 except Failure as failure:
                     fault = str(failure)
                     self._note(f"after round {first + done}", began, fault, program=program.name)
+        except ServerDied as died:
+            processes.say(f"round {first + done + 1} does not count, nor does its epoch go on: {died}")
+            fault, done = "", done or 1
         finally:
             epoch.close()
             self._keep(home, fault, f"round {first + done}")

@@ -34,6 +34,10 @@ SHORT_WAITS = "legs-takeover=200,legs-quiet=200"
 NEEDS_LEG = re.compile(r"--lost-leg")
 
 
+class ServerDied(Exception):
+    """A leg's server ended by itself, so more is lost than the scene meant: nothing is known of Forebay."""
+
+
 class OnMachine(Running):
     """A program that runs on a machine, with sessions that are on none."""
 
@@ -112,6 +116,11 @@ class LegsEpoch:
         status, said = self.forebay(*words)
         if status != 0:
             raise Failure(f"pool create: {said}")
+
+    def check_servers(self) -> None:
+        """They are there. nbdkit 1.32 aborts now and then as clients disconnect."""
+        if ended := " ".join(filter(None, (leg.fault() for leg in self.legs))):
+            raise ServerDied(ended)
 
     def close(self) -> None:
         try:

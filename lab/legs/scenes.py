@@ -187,6 +187,7 @@ def play(epoch: LegsEpoch, scene: str, end: str) -> int:
         has_ended = epoch.running is None or epoch.running.process.poll() is not None
         if scene != "writer-dies" or not has_ended or "LOST" in str(failure):
             raise
+    epoch.check_servers()
     if epoch.running is None:
         epoch.here.kill()
     acknowledged = end_machine(epoch, end) if epoch.running else 0

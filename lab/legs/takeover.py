@@ -33,6 +33,10 @@ def taken_over(network: Network, home: pathlib.Path, rng: random.Random, trial: 
         epoch.wait_writes(100)
         trial(epoch)
         return ""
+    except Failure:
+        # Otherwise it is not the trial's.
+        epoch.check_servers()
+        raise
     finally:
         epoch.close()
 
