@@ -694,6 +694,7 @@ setup() {
         ;;
     legs-quick)
         need_debian redis-benchmark redis-tools nbdkit nbdkit ss iproute2 /usr/sbin/nft nftables /sbin/mkfs.ext4 e2fsprogs \
+            /usr/sbin/xfs_io xfsprogs \
             losetup mount unshare util-linux setpriv util-linux
         need_python
         install_debian

@@ -44,12 +44,12 @@ def not_built(*names: str) -> str | None:
 
 def forebay() -> str:
     """The program: `FOREBAY`, or what cargo built."""
-    return os.environ.get("FOREBAY", str(target() / "debug" / "forebay"))
+    return os.path.abspath(os.environ.get("FOREBAY", target() / "debug" / "forebay"))
 
 
 def with_failpoints() -> str:
     """The program that can be told that this is another boot: `FOREBAY`, or what `make failpoints` built."""
-    return os.environ.get("FOREBAY", str(target() / "failpoints" / "forebay"))
+    return os.path.abspath(os.environ.get("FOREBAY", target() / "failpoints" / "forebay"))
 
 
 def any_forebay() -> str:

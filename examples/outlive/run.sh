@@ -21,8 +21,8 @@ case $database in
 redis) need redis-server redis-cli ;;
 postgres)
     # The newest that is installed.
-    bin=$(find /usr/lib/postgresql -maxdepth 2 -name bin | sort -V | tail -n 1)
-    PATH=$bin:$PATH
+    bin=$(find /usr/lib/postgresql -maxdepth 2 -name bin 2>/dev/null | sort -V | tail -n 1 || true)
+    PATH=${bin:+$bin:}$PATH
     need initdb postgres psql
     ;;
 *) die "DATABASE is redis or postgres" ;;

@@ -21,7 +21,7 @@ from suites.place import ROOT, has_failpoints, target, with_failpoints
 
 from . import controls, scenes, speed, takeover
 from .databases import PROGRAMS
-from .epoch import LegsEpoch
+from .epoch import LegsEpoch, ServerDied
 from .network import Network, enter
 
 # Rounds on one volume: what is looked for grows with them.
@@ -75,6 +75,8 @@ class Trials:
     def __init__(self, options: argparse.Namespace, programs: list, home: pathlib.Path):
         self.options, self.programs, self.home = options, programs, home
         self.passed = self.failed = self.acknowledged = 0
+        # Each database has its share of few rounds, too.
+        self.rounds_of_epoch = max(1, min(ROUNDS_OF_EPOCH, options.rounds // len(programs)))
         self.network = Network(home, options.round_trip)
 
     def run(self) -> int:
@@ -118,6 +120,10 @@ class Trials:
             fault = trial(self.network, home, rng)
         except Failure as failure:
             fault = str(failure)
+        except ServerDied as died:
+            processes.say(f"{what}: again: {died}")
+            shutil.rmtree(home, ignore_errors=True)
+            return self._trial(what, trial)
         self._note(what, began, fault)
         self._keep(home, fault, what)
 
@@ -130,18 +136,21 @@ class Trials:
     def _rounds(self, first: int) -> int:
         """Rounds of one epoch, until one fails: how many."""
         rng = random.Random(f"{self.options.seed} {first}")
-        program = self.programs[first // ROUNDS_OF_EPOCH % len(self.programs)]
+        program = self.programs[first // self.rounds_of_epoch % len(self.programs)]
         home = self._epoch_home()
         epoch = LegsEpoch(program, self.network, home, rng)
         done, fault = 0, ""
         try:
-            while done < ROUNDS_OF_EPOCH and first + done < self.options.rounds and not fault:
+            while done < self.rounds_of_epoch and first + done < self.options.rounds and not fault:
                 scene = rng.choice(self.options.scene or list(scenes.SCENES))
                 end, began, noted = rng.choice(scenes.ENDS), time.monotonic(), 0
                 try:
                     noted = scenes.play(epoch, scene, end)
+                    epoch.check_servers()
                 except Failure as failure:
                     fault = str(failure)
+                    # Otherwise it is not the scene's.
+                    epoch.check_servers()
                 done += 1
                 self.acknowledged += noted
                 self._note(f"round {first + done}", began, fault, program=program.name, scene=scene, end=end, here=epoch.here.name, acknowledged=noted)
@@ -153,6 +162,9 @@ class Trials:
                 except Failure as failure:
                     fault = str(failure)
                     self._note(f"after round {first + done}", began, fault, program=program.name)
+        except ServerDied as died:
+            processes.say(f"round {first + done + 1} does not count, nor does its epoch go on: {died}")
+            fault, done = "", done or 1
         finally:
             epoch.close()
             self._keep(home, fault, f"round {first + done}")

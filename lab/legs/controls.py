@@ -27,6 +27,10 @@ def loses(network: Network, home: pathlib.Path, rng: random.Random, trial: Calla
             return "" if "Bad file format" in epoch.said.read_text(errors="replace") else f"it does not start: {failure}"
         fault = epoch.record.fault(epoch.running.sessions[0].numbers())
         return "" if "LOST" in fault else f"it has to lose something: {fault or 'it did not'}"
+    except Failure:
+        # Otherwise it is not the trial's.
+        epoch.check_servers()
+        raise
     finally:
         epoch.close()
 

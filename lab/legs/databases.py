@@ -21,9 +21,10 @@ def redis_program() -> str:
 
 
 def postgres_program(name: str) -> str:
-    """Of the newest version that is installed."""
+    """Of the newest version that is installed, or that `scripts/setup.sh` unpacked."""
     versions = sorted(pathlib.Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parts[-3]))
-    return str(versions[-1]) if versions else shutil.which(name) or name
+    unpacked = peers() / "bin" / name
+    return str(versions[-1]) if versions else str(unpacked.resolve()) if unpacked.exists() else shutil.which(name) or name
 
 
 def session(name: str, *argv: str) -> list[str]:

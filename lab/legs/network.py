@@ -181,8 +181,18 @@ class Leg:
         """It has empty memory."""
         words = ["nbdkit", "--foreground", "--ipaddr", self.machine.address, "--port", str(PORT), "memory", self.size]
         # It tells of each connection that was cut.
-        self.process = subprocess.Popen(self.machine.in_network(*words), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.said = self.machine.home / f"leg-{self.machine.name}"
+        with open(self.said, "wb") as said:
+            self.process = subprocess.Popen(self.machine.in_network(*words), stdin=subprocess.DEVNULL, stderr=said)
         wait_for(lambda: connects(self.machine.address, PORT), LISTEN_LIMIT_S, f"nbdkit on {self.machine.name}")
+
+    def fault(self) -> str:
+        """That its server has ended, though nobody ended it."""
+        if self.is_lost or self.process.poll() is None:
+            return ""
+        lines = self.said.read_text(errors="replace").splitlines()
+        why = [line for line in lines if "ssert" in line] or lines[-1:]
+        return f"nbdkit on {self.machine.name} ended by itself with status {self.process.returncode}: {' / '.join(why)}"
 
     def lose(self) -> None:
         """The machine loses its memory, and tells nobody."""

@@ -24,6 +24,9 @@ class FakeLeg:
     def __init__(self, url: str, is_lost: bool):
         self.url, self.is_lost = url, is_lost
 
+    def fault(self) -> str:
+        return ""
+
 
 def recovering(answers: dict[tuple[str, ...], tuple[int, str]], legs: list[FakeLeg]) -> LegsEpoch:
     """An epoch whose `forebay recover` answers so."""

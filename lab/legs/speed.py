@@ -18,7 +18,7 @@ from lab.programs.session import Failure
 from suites.place import forebay
 from suites import processes
 
-from .databases import NOBODY, POSTGRES, REDIS, SQLITE, as_user
+from .databases import NOBODY, POSTGRES, REDIS, SQLITE, as_user, postgres_program
 from .epoch import LegsEpoch, OnMachine
 from .network import Network, connects, wait_for
 
@@ -85,7 +85,7 @@ def redis_rate(epoch: Measured, clients: int, seconds: float) -> float:
 
 
 def postgres_rate(epoch: Measured, clients: int, seconds: float) -> float:
-    words = as_user(NOBODY, ["pgbench", "-h", str(epoch.place.beside), "-U", "lab", "postgres"])
+    words = as_user(NOBODY, [postgres_program("pgbench"), "-h", str(epoch.place.beside), "-U", "lab", "postgres"])
     if clients == CLIENTS[0]:
         subprocess.run([*words, "-i", "-q", "-s", "4"], check=True, capture_output=True, timeout=LIMIT_S, cwd="/")
     argv = [*words, "-N", "-M", "prepared", "-c", str(clients), "-j", "1", "-T", f"{seconds:.0f}"]

@@ -2,6 +2,9 @@
 
 The volume is attached to the new machine only: the old one gets errors from it. What the old one acknowledged in all its life, the new
 one has; and it acknowledges nothing any more once the new one has taken over. The waits are those that ship.
+
+Promise (programs): A machine that takes over from one that is alive, cut off or paused has all that
+this one acknowledged, which acknowledges nothing afterwards.
 """
 
 from __future__ import annotations
@@ -30,6 +33,10 @@ def taken_over(network: Network, home: pathlib.Path, rng: random.Random, trial: 
         epoch.wait_writes(100)
         trial(epoch)
         return ""
+    except Failure:
+        # Otherwise it is not the trial's.
+        epoch.check_servers()
+        raise
     finally:
         epoch.close()
 

@@ -419,6 +419,75 @@ fn acknowledging_after_the_first_leg_loses_writes() {
     assert!(!matches!(lost, Some(Ok(0))), "nothing was lost");
 }
 
+/// Promise (programs): Once no leg can be reached a program goes on plainly, and what it removes
+/// from then on no recovery asks for.
+#[test]
+fn a_log_removed_after_its_legs_failed_is_not_missed() {
+    if !have("nbdkit") {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let legs = [LegServer::start(), LegServer::start()];
+    let urls = legs.each_ref().map(LegServer::url);
+    let Some(mut machine) = Machine::new(&sandbox, &urls) else {
+        return;
+    };
+    let (server, _) = machine.start().unwrap();
+    let (port, logs) = (machine.port, machine.disk.at.join("data/appendonlydir"));
+    machine.lose_after(server, |all| {
+        for leg in &legs {
+            leg.signal(Signal::STOP);
+        }
+        let before = all.load(Relaxed);
+        until("plain writes", || all.load(Relaxed) > before + 20);
+        let mut connection = Connection::new(port).unwrap();
+        connection.command(&[b"BGREWRITEAOF"]).unwrap();
+        let first = logs.join("appendonly.aof.1.incr.aof");
+        until("another log", || !first.exists());
+        assert!(goes_on(all));
+        for leg in &legs {
+            leg.signal(Signal::CONT);
+        }
+    });
+    let (server, lost) = machine.start().unwrap();
+    assert_eq!(lost, [0; 0]);
+    server.stop().unwrap();
+}
+
+/// What `forebay doctor` says of a leg.
+#[test]
+fn doctor_asks_a_leg_and_writes_nothing_to_it() {
+    if !have("nbdkit") {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let leg = LegServer::start();
+    let (url, dir) = (leg.url(), sandbox.path().to_str().unwrap().to_owned());
+    let doctor =
+        |more: &[&str]| forebay(&[&["doctor", "--dir", &dir, "--leg", &url], more].concat());
+    let report = doctor(&["--json"]).ok().json();
+    let found = &report["legs"];
+    assert!(found["legs"][0]["round_trip_us"].as_f64().unwrap() > 0.0);
+    assert!(found["gain"].as_f64().unwrap() > 0.0, "{found}");
+    assert!(found["survives"].to_string().contains("name two legs"));
+    assert!(found["warnings"].to_string().contains("tunnel"));
+    // It was not written to: a pool can be made there still.
+    let pool = sandbox.file("pool");
+    let words = ["pool", "create", pool.to_str().unwrap(), "--leg", &url];
+    forebay(&[&words[..], &["--size", "16MiB", "--segment-size", "1MiB"]].concat()).ok();
+    let second = LegServer::start();
+    let text = doctor(&["--leg", &second.url()]).ok().text();
+    for said in ["a page and back in", "of one of these 2 legs"] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    let text = doctor(&["--leg", "nbd://127.0.0.1:1/x"]).ok().text();
+    assert!(
+        text.contains("nbd://127.0.0.1:1/x: can be no leg"),
+        "{text}"
+    );
+    doctor(&["--leg", "nbd://192.0.2.1/x"]).ok();
+}
+
 #[test]
 fn legs_that_can_be_none_are_refused_with_the_remedy() {
     if !have("nbdkit") {

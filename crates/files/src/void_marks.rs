@@ -8,6 +8,9 @@
 //! write older bytes over what is newer. A lane's owner is a number that no other lane ever has, so
 //! a mark says nothing of what is absorbed later, and may stay for ever.
 //!
+//! A pool in other machines' memory has a file on a disk of this one. It is marked as well: it has
+//! the mark still when a program has removed the files, as one does that rewrites its log.
+//!
 //! *Failed*: a sync of the file failed, so that what the kernel has of it may not be on its disk.
 //! That matters in this boot, so it is not synced; in another one it is harmless.
 

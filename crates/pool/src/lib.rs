@@ -103,6 +103,8 @@ pub use format::{
 pub use lane::{
     AheadBytes, AheadPages, Crowded, DrainWork, Lane, LaneUse, PinnedBytes, Recovered, Sealed,
 };
+#[doc(hidden)]
+pub use legs::LegTrip;
 pub use media::PoolPersistence;
 #[doc(hidden)]
 pub use monotonic::MonotonicTime;

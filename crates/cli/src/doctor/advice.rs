@@ -1,6 +1,6 @@
 //! What to do next, in plain words.
 
-use super::report::DoctorReport;
+use super::{legs::LegsFound, report::DoctorReport};
 
 /// The advice for this machine.
 pub fn advise(report: &DoctorReport) -> Vec<String> {
@@ -20,6 +20,7 @@ pub fn advise(report: &DoctorReport) -> Vec<String> {
         }
         _ => Vec::new(),
     };
+    advice.extend(report.legs.iter().filter_map(LegsFound::advice));
     advice.extend(memory(report));
     advice.extend(disk(report));
     advice.push("See the difference on this machine: forebay-lab demo".to_owned());

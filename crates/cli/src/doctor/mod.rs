@@ -3,6 +3,7 @@
 mod advice;
 mod candidates;
 mod guarded_directory;
+mod legs;
 mod persistent_memory;
 mod report;
 
@@ -27,9 +28,10 @@ use std::{
 #[command(
     long_about = "Looks for persistent memory, names the instructions that writes to it will use, and measures the \
                   disk under a directory: how long a synced write takes, and how fast large ones go. Lists where else a pool could lie, \
-                  on the disks that are mounted, and measures those that --beside names: what a commit there takes beside a sync in the directory. Then says what \
+                  on the disks that are mounted, and measures those that --beside names: what a commit there takes beside a sync in the directory. \
+                  Asks the legs that --leg names for a page, many times: what a pool in their memory would bring, and survive. Then says what \
                   to do next on this machine. A quarter of a gigabyte is written to the directory, a megabyte to those that --beside names, and removed. Nothing is written elsewhere.",
-    after_long_help = "Examples:\n  forebay doctor --dir /var/lib/db\n  forebay doctor --dir /var/lib/db --beside /mnt/nvme\n  forebay doctor /var/lib/mysql && systemctl start mariadb"
+    after_long_help = "Examples:\n  forebay doctor --dir /var/lib/db\n  forebay doctor --dir /var/lib/db --beside /mnt/nvme\n  forebay doctor --dir /var/lib/db --leg nbd://127.0.0.1:10809/forebay\n  forebay doctor /var/lib/mysql && systemctl start mariadb"
 )]
 pub struct Doctor {
     /// Check instead whether a database must not be started on the files below this directory
@@ -44,6 +46,13 @@ pub struct Doctor {
     /// A directory in which a pool could lie, to be measured too; may be given several times
     #[arg(long, value_name = "DIR", conflicts_with = "data")]
     beside: Vec<PathBuf>,
+    /// An export of an NBD server that could be a leg of a pool, to be asked for a page; may be
+    /// given several times
+    #[arg(long, value_name = "URL", conflicts_with = "data")]
+    leg: Vec<String>,
+    /// Ask legs also through a network without encryption: a page of what they hold is sent there
+    #[arg(long, requires = "leg")]
+    insecure: bool,
     /// Report as JSON
     #[arg(long)]
     json: bool,
@@ -108,8 +117,10 @@ impl Doctor {
             persistent_memory: persistent_memory::find(),
             directory: self.directory(),
             disks: candidates::find(&self.dir, &self.beside),
+            legs: None,
             advice: Vec::new(),
         };
+        report.legs = legs::find(&self.leg, self.insecure, report.disks.sync_us);
         report.advice = advice::advise(&report);
         output::report(self.json, &report, report::human)
     }

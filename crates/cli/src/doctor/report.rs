@@ -1,6 +1,6 @@
 //! What was found, for people and for programs.
 
-use super::{candidates, persistent_memory};
+use super::{candidates, legs, persistent_memory};
 use crate::{output::fields, size};
 use forebay_probe::disk::{FileSystem, Speed};
 use serde::Serialize;
@@ -17,6 +17,8 @@ pub struct DoctorReport {
     pub directory: CheckedDirectory,
     /// Where a pool on a disk could lie.
     pub disks: candidates::PoolCandidates,
+    /// A pool in other machines' memory.
+    pub legs: Option<legs::LegsFound>,
     pub advice: Vec<String>,
 }
 
@@ -95,6 +97,9 @@ pub fn human(report: &DoctorReport) -> String {
         }
     }
     text.push_str(&places(&report.disks, &directory.path));
+    if let Some(legs) = &report.legs {
+        text.push_str(&legs.human(report.disks.sync_us));
+    }
     text.push_str("\nWhat to do next\n");
     for advice in &report.advice {
         text.push_str(&format!("- {advice}\n"));

@@ -218,7 +218,20 @@ impl MemberSession {
                 ));
             }
         }
+        if all {
+            self.mark_pool();
+        }
         all
+    }
+
+    /// Says the same in the file of a pool on legs: a recovery would ask for files that are removed
+    /// from now on.
+    fn mark_pool(&self) {
+        let _masked = sys::mask();
+        let stays = private_fds::connection();
+        self.lane.moved(stays.pool());
+        let marked = |file| void_marks::mark(file, self.lane.owner());
+        let _ = self.lane.file_elsewhere().map(marked);
     }
 
     /// Before the process ends.

@@ -207,6 +207,7 @@ fn recover_locked(
                 options,
             },
             owner,
+            is_void: is_void(pool, owner),
             files: &files,
             learned,
             work: LaneWork::new(
@@ -252,6 +253,13 @@ fn is_mounted_again(file: &LoggedFile<'_>) -> bool {
     !mounts.is_empty() && mounts.iter().all(|now| *now != then)
 }
 
+/// True if the file of a pool on legs says that nothing of the lane is needed: they could not be
+/// told.
+fn is_void(pool: &Pool, owner: Uuid) -> bool {
+    let file = pool.descriptor().filter(|_| pool.is_elsewhere());
+    file.is_some_and(|file| void_marks::is_marked(file, owner).unwrap_or(false))
+}
+
 /// The file system that the pool's file is on.
 fn file_system(pool: &Pool) -> Option<u64> {
     identity::file_system(pool.descriptor()?).ok()
@@ -261,6 +269,8 @@ fn file_system(pool: &Pool) -> Option<u64> {
 struct Recovery<'a> {
     /// The lane's.
     owner: Uuid,
+    /// The pool's file says that nothing of the lane is needed.
+    is_void: bool,
     situation: RecoverySituation<'a>,
     files: &'a [LoggedFile<'a>],
     learned: &'a LearnedPlaces,
@@ -287,7 +297,7 @@ impl Recovery<'_> {
             .map(|found| said_in(found, self.owner, &self.situation))
             .collect();
         // All of them were synced before the first one was marked.
-        if said.iter().any(|said| matches!(said, Ok(FileMark::Void))) {
+        if self.is_void || said.iter().any(|said| matches!(said, Ok(FileMark::Void))) {
             for report in &mut reports {
                 report.note = Some(newer(&report.path));
             }

@@ -128,6 +128,9 @@ impl RunState {
                 format!("{path} cannot be marked as newer than the pool (an extended attribute: {errno})")
             })?;
         }
+        // Without it a recovery asks for files that were removed since.
+        let elsewhere = (self.pool.descriptor()).filter(|_| self.pool.is_elsewhere());
+        let _ = elsewhere.map(|file| void_marks::mark(file, self.lane.owner()));
         Ok(())
     }
 }

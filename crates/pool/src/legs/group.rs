@@ -15,6 +15,7 @@ use super::{
     choose::{ChosenLegs, LegAnswer, choose},
     group_state::{GroupState, LegSeat, OnWritten},
     heartbeat, keeper,
+    lease::{TAKEOVER, WriterLease},
     ledger::{LegLedger, WriteNumber},
     link::LegLink,
     mask::LegMask,
@@ -30,7 +31,7 @@ use std::{
     collections::HashMap,
     io,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{
             AtomicBool,
             Ordering::{Acquire, Release},
@@ -44,9 +45,6 @@ use uuid::Uuid;
 /// How long a leg is left alone once it can be reached again: what was under way there is over
 /// then.
 pub(super) const QUIET: Duration = Duration::from_secs(1);
-/// How long a writer of another machine may take to find out that it is none any more: a heartbeat,
-/// an answer to that (up to twice a link's limit), and as long as a thread may be late.
-const TAKEOVER: Duration = Duration::from_secs(8);
 /// How often it is told.
 const ANNOUNCED_MAX: usize = 3;
 
@@ -62,6 +60,8 @@ pub(crate) struct LegGroup {
     pub(super) beaten: Condvar,
     /// Fewer legs are live than there are to be copies.
     degraded: AtomicBool,
+    /// For how long it is the writer at least.
+    pub(super) lease: OnceLock<WriterLease>,
     /// A thread asks legs that are out whether they are back.
     pub(super) calling: AtomicBool,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -94,6 +94,7 @@ impl LegGroup {
                 chosen,
                 ledger: None,
                 waiting: HashMap::new(),
+                held: Vec::new(),
                 busy: HashMap::new(),
                 over: None,
                 stopping: false,
@@ -102,6 +103,7 @@ impl LegGroup {
             changed: Condvar::new(),
             beaten: Condvar::new(),
             degraded: AtomicBool::new(is_degraded),
+            lease: OnceLock::new(),
             calling: AtomicBool::new(false),
             threads: Mutex::default(),
             file,
@@ -251,6 +253,7 @@ impl LegGroup {
 
     /// Writes this writer's first generation, and starts what keeps the legs.
     fn begin(self: &Arc<Self>) -> io::Result<()> {
+        self.lease.get_or_init(WriterLease::begin);
         {
             let mut state = self.state.lock();
             for link in state.seats.iter().filter_map(|seat| seat.link.as_ref()) {
@@ -340,7 +343,7 @@ impl LegGroup {
         let range = offset..offset + bytes.len() as u64;
         let begun = {
             let mut state = self.state.lock();
-            while state.over.is_none() && state.is_busy(&range) {
+            while state.over.is_none() && (state.is_busy(&range) || !self.may_write()) {
                 self.changed.wait(&mut state);
             }
             state.begin_write(range, then)
@@ -374,8 +377,20 @@ impl LegGroup {
         self.tell(state, told);
     }
 
-    /// Tells those whose writes count now. The state is unlocked first.
-    pub(super) fn tell(&self, mut state: MutexGuard<'_, GroupState>, told: Vec<WriteNumber>) {
+    /// True unless another machine may have taken the pool over by now: the heartbeat is to look
+    /// first. Who only reads has no such limit.
+    pub(super) fn may_write(&self) -> bool {
+        self.lease.get().is_none_or(WriterLease::is_good)
+    }
+
+    /// Tells those whose writes count now, unless it has to be looked first whether they do. The
+    /// state is unlocked first.
+    pub(super) fn tell(&self, mut state: MutexGuard<'_, GroupState>, mut told: Vec<WriteNumber>) {
+        told.splice(..0, state.held.drain(..));
+        if !told.is_empty() && !self.may_write() {
+            state.held = std::mem::take(&mut told);
+            self.beaten.notify_all();
+        }
         let is_degraded =
             (state.ledger.as_ref()).is_some_and(|it| it.live().count() < self.file.copies);
         // Before anybody is told.

@@ -32,6 +32,8 @@ pub(super) struct GroupState {
     /// Of the writer.
     pub(super) ledger: Option<LegLedger>,
     pub(super) waiting: HashMap<WriteNumber, OnWritten>,
+    /// Writes that count if this is the pool's writer still.
+    pub(super) held: Vec<WriteNumber>,
     pub(super) busy: HashMap<WriteNumber, Range<u64>>,
     /// Why nothing is written any more.
     pub(super) over: Option<Arc<str>>,

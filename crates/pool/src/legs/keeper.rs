@@ -302,7 +302,8 @@ fn wait_for(group: &Arc<LegGroup>, leg: usize, part: &std::ops::Range<u64>) -> b
         if !is_copying || state.stopping || state.over.is_some() {
             return false;
         }
-        if !state.is_busy(part) {
+        // Neither may another machine have the leg by now.
+        if !state.is_busy(part) && group.may_write() {
             state.keep_busy(COPY, part.clone());
             return true;
         }

@@ -85,6 +85,11 @@ impl LegLedger {
         self.record.set.without(self.lost)
     }
 
+    /// The legs on which a recovery may read, or announce itself: without them no write counts.
+    pub(crate) fn looked_at(&self) -> LegMask {
+        self.live().union(self.joining.keys().copied().collect())
+    }
+
     /// True if a write reaches this leg.
     pub(crate) fn is_written(&self, leg: usize) -> bool {
         self.live().has(leg) || self.copying.has(leg) || self.joining.contains_key(&leg)

@@ -3,9 +3,9 @@
 //!
 //! A link that fails once is dead: each request that waits gets the error, and so does every later
 //! one. It fails when the server breaks the protocol, answers a request that was not made, closes
-//! or resets the connection, or leaves a request without an answer for [`ANSWER_LIMIT`]. A request
-//! that the server refuses (a disk that failed) fails alone, and the link with it: a leg either has
-//! everything or is none.
+//! or resets the connection, or leaves a request without an answer for [`ANSWER_LIMIT`], not
+//! counted while this process stood still. A request that the server refuses (a disk that failed)
+//! fails alone, and the link with it: a leg either has everything or is none.
 
 use super::{
     address::LegAddress,
@@ -37,6 +37,9 @@ use std::{
 pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 /// How often the answers that are missing are looked at.
 const LOOK: Duration = Duration::from_millis(100);
+/// Who has not looked for so long stood still (it was stopped, or its machine was), and what it
+/// waits for may have come long ago: time counts anew.
+const STOOD_STILL: Duration = Duration::from_millis(500);
 
 const REQUEST: u32 = 0x2560_9513;
 const REPLY: u32 = 0x6744_6698;
@@ -63,6 +66,10 @@ struct PendingRequest {
 
 #[derive(Default)]
 struct LinkState {
+    /// When answers were looked for last.
+    looked: Option<MonotonicTime>,
+    /// When who looks for them went on after it had stood still.
+    resumed: Option<MonotonicTime>,
     next: u64,
     pending: HashMap<u64, PendingRequest>,
     /// Why it is dead.
@@ -359,7 +366,29 @@ impl LegLink {
     fn is_late(&self) -> bool {
         let state = self.state.lock();
         let mut pending = state.pending.values();
-        pending.any(|request| request.since.elapsed() > self.answer_limit)
+        pending.any(|request| self.is_over(&state, request.since))
+    }
+
+    /// Whether an answer that began to come then takes too long.
+    fn is_halting(&self, begun: MonotonicTime) -> bool {
+        self.is_over(&self.state.lock(), begun)
+    }
+
+    /// True if the server had its time since then, and who asks was there to see it.
+    fn is_over(&self, state: &LinkState, since: MonotonicTime) -> bool {
+        let had = |since: MonotonicTime| since.elapsed() > self.answer_limit;
+        had(since) && state.resumed.is_none_or(had)
+    }
+
+    /// Who looks for answers is awake.
+    fn looks(&self) {
+        let mut state = self.state.lock();
+        let now = MonotonicTime::now();
+        let stood_still = |looked: MonotonicTime| looked.elapsed() > STOOD_STILL;
+        if state.looked.is_none_or(stood_still) {
+            state.resumed = Some(now);
+        }
+        state.looked = Some(now);
     }
 }
 
@@ -417,6 +446,7 @@ fn read_answers(link: &LegLink) -> String {
         // Other answers may come all the time, and one not.
         if looked.elapsed() > LOOK {
             looked = MonotonicTime::now();
+            link.looks();
             if link.is_late() {
                 return link.late().to_string();
             }
@@ -475,12 +505,14 @@ fn fill(
 ) -> io::Result<()> {
     let mut done = 0;
     while done < to.len() {
-        match from.read(&mut to[done..]) {
+        let read = from.read(&mut to[done..]);
+        link.looks();
+        match read {
             Ok(0) => return Err(nonsense("closed the connection")),
             Ok(bytes) => {
                 done += bytes;
                 let begun = *begun.get_or_insert_with(MonotonicTime::now);
-                if done < to.len() && begun.elapsed() > link.answer_limit {
+                if done < to.len() && link.is_halting(begun) {
                     return Err(link.late());
                 }
             }
@@ -494,7 +526,7 @@ fn fill(
                 if let Some(why) = &link.state.lock().dead {
                     return Err(dead(why));
                 }
-                let is_halting = begun.is_some_and(|it| it.elapsed() > link.answer_limit);
+                let is_halting = begun.is_some_and(|it| link.is_halting(it));
                 if is_halting || link.is_late() {
                     return Err(link.late());
                 }

@@ -5,7 +5,7 @@
 //!   output: `explore` drives them through every order of events;
 //! * `handshake`, `link`: a connection to one leg;
 //! * `group` (`group_state`, `asking`): all of them as one medium; `keeper` and `heartbeat`, its
-//!   threads.
+//!   threads; `trip`: how far away one is; `lease`: for how long a look at the legs is good.
 
 mod address;
 mod asking;
@@ -17,6 +17,7 @@ mod group_state;
 mod handshake;
 mod heartbeat;
 mod keeper;
+mod lease;
 mod ledger;
 mod link;
 mod mask;
@@ -24,7 +25,9 @@ mod pool_file;
 mod superblock;
 #[cfg(test)]
 mod tests;
+mod trip;
 
 pub(crate) use group::LegGroup;
 pub(crate) use mask::LegMask;
 pub(crate) use pool_file::LegsFile;
+pub use trip::LegTrip;

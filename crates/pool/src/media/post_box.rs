@@ -181,14 +181,18 @@ impl PostBox {
         wake(&self.posted);
     }
 
-    /// The owner: frees posts that dead members left.
+    /// The owner: frees posts that dead members [left](LEFT).
     pub(super) fn free_left(&self, ages: &mut PostAges) {
+        self.free_older(ages, LEFT);
+    }
+
+    fn free_older(&self, ages: &mut PostAges, left: Duration) {
         ages.resize(POSTS, (0, MonotonicTime::now()));
         for (post, age) in self.posts.iter().zip(ages) {
             let ticket = post.ticket.load(SeqCst);
             if age.0 != ticket {
                 *age = (ticket, MonotonicTime::now());
-            } else if matches!(ticket % PHASES, CLAIMED | DONE) && age.1.elapsed() >= LEFT {
+            } else if matches!(ticket % PHASES, CLAIMED | DONE) && age.1.elapsed() >= left {
                 post.free(ticket);
             }
         }
@@ -218,3 +222,7 @@ impl Post {
             .is_ok()
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests;

@@ -154,6 +154,14 @@ impl Member {
         self.core.media.moved(to);
     }
 
+    /// The pool's open file, if what is in the pool does not lie there, but on legs. As of
+    /// [`moved`](Self::moved).
+    #[must_use]
+    pub fn file_elsewhere(&self) -> Option<BorrowedFd<'_>> {
+        let media = &self.core.media;
+        media.descriptor().filter(|_| media.is_elsewhere())
+    }
+
     /// The session number stamped on records.
     #[must_use]
     pub fn epoch(&self) -> u32 {

@@ -4,8 +4,12 @@ mod pool;
 mod server;
 
 use super::{
-    address::LegAddress, group::LegGroup, link::LegLink, mask::LegMask, pool_file::LegsFile,
-    superblock::LEG_DATA,
+    address::LegAddress,
+    group::LegGroup,
+    link::LegLink,
+    mask::LegMask,
+    pool_file::LegsFile,
+    superblock::{LEG_DATA, LegRecord},
 };
 use parking_lot::Mutex;
 use server::{FakeServer, ServerExport, ServerMood, until};
@@ -14,6 +18,7 @@ use std::{
     sync::{Arc, mpsc},
     time::{Duration, Instant},
 };
+use uuid::Uuid;
 
 const BYTES: usize = 1 << 20;
 const LEG_BYTES: usize = BYTES + LEG_DATA as usize;
@@ -281,6 +286,59 @@ fn a_writer_that_was_taken_over_from_ends() {
     assert_eq!(read(&third, 2), 3);
 }
 
+/// Promise (pool): A writer that stood still for as long as a takeover takes writes and
+/// acknowledges nothing before it has looked whether another machine has the pool.
+#[test]
+fn a_writer_that_stood_still_looks_before_it_writes() {
+    let (servers, file) = servers(2);
+    let group = create(&file);
+    write(&group, 0, 1).unwrap();
+    // Nobody took it over: it only comes later.
+    group.lease.get().unwrap().end();
+    assert!(!group.may_write());
+    write(&group, 1, 2).unwrap();
+    assert!(group.may_write());
+    // The next look is a second away. What was sent before it is answered right behind its answer.
+    let set = |mood| servers.iter().for_each(|server| server.set(mood));
+    set(ServerMood::Reversed);
+    let (told, heard) = mpsc::channel();
+    let then = Box::new(move |answer: io::Result<()>| told.send(answer.is_ok()).unwrap());
+    group.write(2 * 4096, &[3; 4096], then);
+    until("the write", || {
+        servers.iter().all(|server| has(server, 2) == 3)
+    });
+    for (leg, server) in servers.iter().enumerate() {
+        let mut memory = server.memory.lock();
+        let own = LegRecord::newest(&memory[..LEG_DATA as usize], leg).unwrap();
+        let others = LegRecord {
+            writer: Uuid::new_v4(),
+            generation: own.generation + 2,
+            ..own
+        };
+        let at = others.offset() as usize;
+        memory[at..at + 4096].copy_from_slice(&others.encode(leg));
+    }
+    group.lease.get().unwrap().end();
+    assert!(!heard.recv_timeout(Duration::from_secs(20)).unwrap());
+    set(ServerMood::Proper);
+    group.close();
+}
+
+#[test]
+fn a_writer_that_was_succeeded_meanwhile_sends_nothing() {
+    let (servers, file) = servers(2);
+    let first = create(&file);
+    write(&first, 0, 1).unwrap();
+    let second = LegGroup::open("p", file, LegMask::NONE).unwrap();
+    second.take_over().unwrap();
+    write(&second, 0, 2).unwrap();
+    first.lease.get().unwrap().end();
+    assert!(write(&first, 0, 9).is_err());
+    assert_eq!((has(&servers[0], 0), has(&servers[1], 0)), (2, 2));
+    second.close();
+    first.close();
+}
+
 #[test]
 fn without_any_leg_every_write_fails_and_none_waits() {
     let (servers, file) = servers(2);
@@ -388,6 +446,54 @@ fn what_a_successor_reads_is_on_each_complete_leg() {
     assert_eq!((has(&servers[0], 5), has(&servers[1], 5)), (9, 9));
     assert!(!group.is_degraded());
     group.close();
+}
+
+#[test]
+fn a_pool_that_was_closed_on_one_leg_only_is_whole() {
+    let (servers, file) = servers(2);
+    create(&file).close();
+    // Generations of both parities, each closed by the leg that is asked first.
+    for round in 1..=4 {
+        let group = LegGroup::open("p", file.clone(), LegMask::NONE).unwrap();
+        group.take_over().unwrap();
+        until("complete legs", || {
+            group.describe().matches("(complete)").count() == 2
+        });
+        if round % 2 == 0 {
+            // One generation more.
+            let link = group.state.lock().seats[1].link.clone().unwrap();
+            group.leg_failed(1, &link, "of the test");
+            write(&group, 9, round).unwrap();
+        }
+        write(&group, 0, round).unwrap();
+        let before = servers[1].memory.lock()[..LEG_DATA as usize].to_vec();
+        group.close();
+        servers[1].memory.lock()[..LEG_DATA as usize].copy_from_slice(&before);
+        let group = LegGroup::open("p", file.clone(), LegMask::NONE).unwrap();
+        assert_eq!(read(&group, 0), round);
+    }
+}
+
+#[test]
+fn a_process_that_stood_still_does_not_call_its_leg_late() {
+    let server = FakeServer::start(LEG_BYTES);
+    let link = connect(&server).unwrap();
+    link.pipeline().unwrap();
+    // The thread that reads answers stands still for longer than a leg may take.
+    link.read_then(0, 4096, |_| std::thread::sleep(Duration::from_millis(2500)));
+    let (told, heard) = mpsc::channel();
+    for _ in 0..8 {
+        let told = told.clone();
+        link.read_then(0, 4096, move |answer| told.send(answer.is_ok()).unwrap());
+    }
+    for _ in 0..8 {
+        assert!(heard.recv_timeout(Duration::from_secs(20)).unwrap());
+    }
+    assert!(!link.is_dead());
+    // A leg that hangs is late all the same.
+    server.set(ServerMood::Silent);
+    let error = link.read(0, &mut [0; 4096]).unwrap_err().to_string();
+    assert!(error.contains("without an answer"), "{error}");
 }
 
 #[test]
