@@ -20,8 +20,9 @@
 //!
 //! A [`Store`] is shared by reference between threads. Beside [`put`](Store::put),
 //! [`get`](Store::get), [`delete`](Store::delete) and [`contains_key`](Store::contains_key) it has
-//! [batches](Store::batch), which are written whole or not at all, [scans](Store::range), and
-//! [snapshots](Store::snapshot), which later writes leave as they are:
+//! [batches](Store::batch), which are written whole or not at all, [scans](Store::range) from
+//! [both ends](Scan) and from [any key](Scan::seek), [several keys](Store::multi_get) as of one
+//! moment, and [snapshots](Store::snapshot), which later writes leave as they are:
 //!
 //! ```
 //! # use forebay_pool::PoolOptions;

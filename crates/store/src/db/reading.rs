@@ -1,7 +1,7 @@
 //! [`ReadOnlyStore`]: a store that another process has open, or none, read as it was at one moment.
 //! docs/store-format.md, "Reading beside the owner".
 //!
-//! Nothing in the directory is locked, claimed or written; a pool is opened as any. A *look*
+//! Nothing is locked, claimed or written; a pool is opened for reading alone. A *look*
 //! ([`open::look`](super::open)) opens the parts and replays the log's end into a memtable of its
 //! own. It is of one moment if the manifest is the same before and after; otherwise the owner was
 //! at work, and it is done again. [`ReadOnlyStore::refresh`] looks once more.
@@ -37,9 +37,9 @@ pub struct ReadOnlyStore {
 }
 
 impl StoreOptions {
-    /// Opens the store in `dir` for reading alone: beside the process that has it open, beside what
-    /// a killed one left, or, if nothing of it is in a pool, on a read-only file system. Nothing in
-    /// the directory is locked or changed.
+    /// Opens the store in `dir` for reading alone: beside the process that has it open, or beside
+    /// what a killed one left. Nothing is locked or changed, so the permission to read it is
+    /// enough, and it may lie on a read-only file system.
     ///
     /// It has everything that was acknowledged before, and at most what was being written:
     ///
@@ -50,11 +50,9 @@ impl StoreOptions {
     ///   [`Durability::NoSync`](crate::Durability): what was written to the files, also before it
     ///   is synced. A power cut may take that back.
     ///
-    /// A pool that holds the log's end is found by the manifest, or is the `pool` that is given.
-    /// What it has of the log is copied to memory, all of a [resident](Self::resident) one. It is
-    /// opened as any pool: for reading and writing, so not by who may not write to it, nor on a
-    /// read-only file system. A damaged copy of its superblock is repaired, and its lock is held
-    /// for a moment at each look; who stops a reader just then stops claims of lanes, too.
+    /// A pool that holds the log's end is found by the manifest, or is the `pool` that is given,
+    /// which may be one [opened for reading](forebay_pool::PoolOptions::open_read_only). What it
+    /// has of the log is copied to memory, all of a [resident](Self::resident) one.
     ///
     /// # Errors
     /// [`StoreError::NotAStore`]; [`StoreError::DataInPool`] if the pool cannot be read; damage and

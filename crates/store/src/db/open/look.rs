@@ -162,13 +162,13 @@ fn copy_lane(
         pool_uuid: left.uuid,
         found,
     };
-    // A disk's is read into a memory of its own: in the given one a lane may be claimed.
     let pool = match given {
-        Some(pool) if !pool.needs_commit() => Ok(pool.clone()),
+        Some(pool) if pool.is_read_only() || !pool.needs_commit() => Ok(pool.clone()),
+        // A disk's is read into a memory of its own: in the given one a lane may be claimed.
         Some(pool) => PoolOptions::new()
             .emulated(pool.is_emulated())
-            .open(pool.path()),
-        None => PoolOptions::new().open(&left.path),
+            .open_read_only(pool.path()),
+        None => PoolOptions::new().open_read_only(&left.path),
     };
     let pool = pool.map_err(|error| refuse(format!("it cannot be read: {error}")))?;
     if pool.uuid() != left.uuid {
