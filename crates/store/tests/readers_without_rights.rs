@@ -97,7 +97,7 @@ fn reader() {
 fn shared_place(on_disk: bool) -> TempDir {
     let dir = match on_disk {
         false if Path::new("/dev/shm").is_dir() => tempfile::tempdir_in("/dev/shm"),
-        _ => tempfile::tempdir(),
+        _ => tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")),
     };
     let dir = dir.unwrap();
     fs::copy(std::env::current_exe().unwrap(), dir.path().join("program")).unwrap();
