@@ -118,7 +118,7 @@ class LegsEpoch:
             raise Failure(f"pool create: {said}")
 
     def check_servers(self) -> None:
-        """They are there. nbdkit 1.32 aborts now and then as clients disconnect."""
+        """They are there."""
         if ended := " ".join(filter(None, (leg.fault() for leg in self.legs))):
             raise ServerDied(ended)
 
@@ -154,6 +154,9 @@ class LegsEpoch:
             done = subprocess.run(argv, capture_output=True, text=True, env=env, timeout=COMMAND_LIMIT_S, stdin=subprocess.DEVNULL)
         except subprocess.TimeoutExpired:
             raise Failure(f"forebay {' '.join(words)}: it does not end in {COMMAND_LIMIT_S:.0f} s") from None
+        if words[0] == "recover":
+            with open(self.said, "a", encoding="utf-8") as said:
+                said.write(f"{' '.join(words)}: status {done.returncode}: {done.stdout}{done.stderr}\n")
         return done.returncode, done.stdout + done.stderr
 
     def start(self) -> OnMachine:
