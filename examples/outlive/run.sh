@@ -156,7 +156,7 @@ fi
 say "$database on A, its pool in the memory of B and C"
 for number in 2 3; do
     machine=$([[ $number == 2 ]] && echo B || echo C)
-    nsenter --net="/run/netns/$machine" nbdkit --foreground --ipaddr "10.78.0.$number" memory 130M &
+    nsenter --net="/run/netns/$machine" nbdkit --foreground --threads 1 --ipaddr "10.78.0.$number" memory 130M &
 done
 sleep 0.5
 on A "$forebay" pool create "$pool" --size 128MiB --insecure --leg nbd://10.78.0.2/forebay --leg nbd://10.78.0.3/forebay

@@ -33,6 +33,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python3 -m lab.legs", description=__doc__)
     parser.add_argument("--only", action="append", choices=names, help="this database (may be given several times)")
     parser.add_argument("--rounds", type=int, default=12, help="of all databases together (default: 12)")
+    parser.add_argument("--first", type=int, default=0, metavar="N", help="begin behind so many: with the first of an epoch its rounds are played again")
     parser.add_argument("--scene", action="append", choices=sorted(scenes.SCENES), help="only this scene (may be given several times)")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--trial", action="append", default=[], metavar="TEXT", help="of controls and takeovers only those that have this in their name")
@@ -91,8 +92,8 @@ class Trials:
         if not self.options.quick and not self.options.no_takeovers:
             for database in ("redis", "postgres"):
                 self._trial(f"example {database}", lambda *_, database=database: example(database))
-        number = 0
-        while number < self.options.rounds:
+        number = self.options.first
+        while number < self.options.first + self.options.rounds:
             number += self._rounds(number)
         print(f"{self.passed} passed, {self.failed} failed; {self.acknowledged:,} acknowledged writes; seed {self.options.seed}")
         return 1 if self.failed else 0
@@ -130,7 +131,10 @@ class Trials:
     def _keep(self, home: pathlib.Path, fault: str, what: str) -> None:
         if fault and self.options.keep and (home / "said").exists():
             self.options.keep.mkdir(parents=True, exist_ok=True)
-            shutil.copy(home / "said", self.options.keep / f"{self.options.seed}-{what.replace(' ', '-')}.said")
+            kept = self.options.keep / f"{self.options.seed}-{what.replace(' ', '-')}"
+            shutil.copy(home / "said", kept.with_suffix(".said"))
+            if (home / "disk").exists():
+                subprocess.run(["cp", "--sparse=always", home / "disk", kept.with_suffix(".volume")], check=False)
         shutil.rmtree(home, ignore_errors=True)
 
     def _rounds(self, first: int) -> int:
@@ -141,7 +145,7 @@ class Trials:
         epoch = LegsEpoch(program, self.network, home, rng)
         done, fault = 0, ""
         try:
-            while done < self.rounds_of_epoch and first + done < self.options.rounds and not fault:
+            while done < self.rounds_of_epoch and first + done < self.options.first + self.options.rounds and not fault:
                 scene = rng.choice(self.options.scene or list(scenes.SCENES))
                 end, began, noted = rng.choice(scenes.ENDS), time.monotonic(), 0
                 try:

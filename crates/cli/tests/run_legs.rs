@@ -62,6 +62,9 @@ impl LegServer {
         let child = Command::new("nbdkit")
             .args([
                 "--foreground",
+                // With more it aborts now and then when a client is gone: docs/legs.md.
+                "--threads",
+                "1",
                 "--ipaddr",
                 "127.0.0.1",
                 "--port",

@@ -16,7 +16,7 @@ use std::path::PathBuf;
                   where it is the same.\n\n\
                   It belongs to the user who makes it; with --owner, which is for root, to the user whose database is to use it. \
                   If making it is interrupted, nothing is left of it.\n\n\
-                  With --leg, it lies in the memory of other machines, each an export of an NBD server (nbdkit memory 1G): PATH is a small file \
+                  With --leg, it lies in the memory of other machines, each an export of an NBD server (nbdkit --threads 1 memory 1G): PATH is a small file \
                   that says which. A sync is then a round trip there, and survives the loss of this machine. Keep the file with the data: a recovery \
                   on another machine is given it.\n\n\
                   With --emulated, an ordinary file will do. Such a pool survives a crash of the process, and is \

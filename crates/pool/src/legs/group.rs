@@ -244,7 +244,8 @@ impl LegGroup {
                 .link
                 .as_ref()
                 .ok_or(io::ErrorKind::NotConnected)?;
-            if keeper::announce(link, leg, &record, &chosen.record)?.is_some() {
+            let seen = seats[leg].newest;
+            if keeper::announce(link, leg, &record, &chosen.record, seen)?.is_some() {
                 return Ok(None);
             }
         }

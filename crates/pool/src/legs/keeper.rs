@@ -81,13 +81,18 @@ pub(super) fn make_changes(group: &Arc<LegGroup>) {
             let Some(change) = ledger.due_change().cloned() else {
                 return;
             };
-            let links = state.links(change.unwritten);
+            // Those that join come first. Their superblocks are erased: one that others call
+            // complete while it says nothing itself is missing to a recovery, if this process dies
+            // between.
+            let (old, joining) = (own.set, change.unwritten.without(own.set));
+            let mut links = state.links(joining);
+            links.extend(state.links(change.unwritten.both(old)));
             (change, links, own)
         };
         crate::failpoint!("legs:change");
         for (leg, link) in links {
             let record = &change.record;
-            match announce(&link, leg, record, &own) {
+            match announce(&link, leg, record, &own, None) {
                 Ok(None) => written(group, record, leg),
                 Ok(Some(other)) => return group.end_for(&other),
                 Err(e) => {
@@ -102,7 +107,8 @@ pub(super) fn make_changes(group: &Arc<LegGroup>) {
 
 /// Writes a writer's record to a leg. Another writer's is returned instead if the leg has one that
 /// is newer than `known`, which this writer goes on from, or as new and not that: it looks before
-/// and after, since the two may write at once, and to one slot.
+/// and after, since the two may write at once, and to one slot. What was `seen` there before is
+/// none of these: an announcement, whose writer may have died.
 ///
 /// # Errors
 /// The leg does not answer, or has not what was written.
@@ -111,6 +117,7 @@ pub(super) fn announce(
     leg: usize,
     record: &LegRecord,
     known: &LegRecord,
+    seen: Option<LegRecord>,
 ) -> io::Result<Option<LegRecord>> {
     let newest = || Ok::<_, io::Error>(LegRecord::newest(&link.read_start()?, leg));
     let is_another = |found: &LegRecord| {
@@ -118,7 +125,8 @@ pub(super) fn announce(
             true => found.generation > known.generation,
             false => found.generation >= known.generation,
         };
-        found.identity == record.identity && found.writer != record.writer && is_new
+        let is_foreign = found.identity == record.identity && found.writer != record.writer;
+        is_foreign && is_new && Some(*found) != seen
     };
     if let Some(found) = newest()?.filter(is_another) {
         return Ok(Some(found));
@@ -337,7 +345,7 @@ fn say_closed(group: &LegGroup) {
         (record, own, links)
     };
     for (leg, link) in links {
-        if !matches!(announce(&link, leg, &record, &own), Ok(None)) {
+        if !matches!(announce(&link, leg, &record, &own, None), Ok(None)) {
             return;
         }
     }

@@ -474,6 +474,42 @@ fn a_pool_that_was_closed_on_one_leg_only_is_whole() {
     }
 }
 
+/// Promise (pool): A takeover that died after it announced itself stands in no other one's way.
+#[test]
+fn an_announcement_of_the_dead_stops_no_takeover() {
+    let (servers, file) = servers(2);
+    let group = create(&file);
+    write(&group, 0, 1).unwrap();
+    group.end("of the test");
+    group.close();
+    for (leg, server) in servers.iter().enumerate() {
+        let mut memory = server.memory.lock();
+        let own = LegRecord::newest(&memory[..LEG_DATA as usize], leg).unwrap();
+        // Its writer was of another boot, and so was who wanted to succeed it.
+        let last = LegRecord {
+            boot: Uuid::from_u128(1),
+            ..own
+        };
+        let dead = LegRecord {
+            writer: Uuid::from_u128(2),
+            boot: Uuid::from_u128(3),
+            // In the slot that has not what counts.
+            generation: own.generation + (1 << 17) + 1,
+            announced: true,
+            ..own
+        };
+        for record in [last, dead] {
+            let at = record.offset() as usize;
+            memory[at..at + 4096].copy_from_slice(&record.encode(leg));
+        }
+    }
+    let next = LegGroup::open("p", file, LegMask::NONE).unwrap();
+    next.take_over().unwrap();
+    assert_eq!(read(&next, 0), 1);
+    write(&next, 1, 2).unwrap();
+    next.close();
+}
+
 #[test]
 fn a_process_that_stood_still_does_not_call_its_leg_late() {
     let server = FakeServer::start(LEG_BYTES);
