@@ -317,25 +317,36 @@ impl LegGroup {
     /// # Errors
     /// As [`read`](Self::read).
     pub(crate) fn read_equal(self: &Arc<Self>, offset: u64, to: &mut [u8]) -> io::Result<()> {
-        self.read(offset, to)?;
+        loop {
+            self.wait_for_lease();
+            self.read(offset, to)?;
+            if self.make_equal(offset, to) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Has all live legs hold these bytes there. False if another machine may have taken the pool
+    /// over since they were read: they may be old.
+    fn make_equal(self: &Arc<Self>, offset: u64, bytes: &[u8]) -> bool {
         let others = {
             let state = self.state.lock();
             let ledger = state.ledger.as_ref().filter(|_| state.over.is_none());
             state.links(ledger.map_or(LegMask::NONE, LegLedger::live))
         };
-        let mut theirs = vec![0; to.len()];
+        let mut theirs = vec![0; bytes.len()];
         for (leg, link) in others {
-            let made_equal =
-                link.read(LEG_DATA + offset, &mut theirs)
-                    .and_then(|()| match theirs == to {
-                        true => Ok(()),
-                        false => link.write_and_wait(LEG_DATA + offset, to),
-                    });
+            let made_equal = match link.read(LEG_DATA + offset, &mut theirs) {
+                Ok(()) if theirs == bytes => Ok(()),
+                Ok(()) if !self.may_write() => return false,
+                Ok(()) => link.write_and_wait(LEG_DATA + offset, bytes),
+                Err(e) => Err(e),
+            };
             if let Err(e) = made_equal {
                 self.leg_failed(leg, &link, &e.to_string());
             }
         }
-        Ok(())
+        true
     }
 
     /// Writes whole pages to every leg that is to have them; `then` is called when they are on
@@ -382,6 +393,14 @@ impl LegGroup {
     /// first. Who only reads has no such limit.
     pub(super) fn may_write(&self) -> bool {
         self.lease.get().is_none_or(WriterLease::is_good)
+    }
+
+    /// Waits until it may write, or the pool is another machine's.
+    pub(super) fn wait_for_lease(&self) {
+        let mut state = self.state.lock();
+        while state.over.is_none() && !state.stopping && !self.may_write() {
+            self.changed.wait(&mut state);
+        }
     }
 
     /// Tells those whose writes count now, unless it has to be looked first whether they do. The

@@ -42,6 +42,7 @@ const IDLE: Duration = Duration::from_millis(200);
 pub(super) fn keep(group: &Arc<LegGroup>) {
     let mut called = MonotonicTime::now();
     loop {
+        group.wait_for_lease();
         make_changes(group);
         {
             let mut state = group.state.lock();
@@ -291,6 +292,11 @@ fn erase(group: &LegGroup, leg: usize, link: &LegLink) -> io::Result<Option<LegR
             ));
         }
     }
+    if !group.may_write() {
+        return Err(io::Error::other(
+            "this machine stood still, and asks whether the pool is its own first",
+        ));
+    }
     link.erase_start()?;
     // Another machine may have written its own meanwhile.
     match is_blank(&link.read_start()?) {
@@ -304,6 +310,7 @@ fn erase(group: &LegGroup, leg: usize, link: &LegLink) -> io::Result<Option<LegR
 fn wait_for(group: &Arc<LegGroup>, leg: usize, part: &std::ops::Range<u64>) -> bool {
     loop {
         // What is under way may be waiting for a leg that failed.
+        group.wait_for_lease();
         make_changes(group);
         let mut state = group.state.lock();
         let is_copying = (state.ledger.as_ref()).is_some_and(|it| it.is_copying(leg));
@@ -345,7 +352,7 @@ fn say_closed(group: &LegGroup) {
         (record, own, links)
     };
     for (leg, link) in links {
-        if !matches!(announce(&link, leg, &record, &own, None), Ok(None)) {
+        if !group.may_write() || !matches!(announce(&link, leg, &record, &own, None), Ok(None)) {
             return;
         }
     }

@@ -136,7 +136,7 @@ impl Pool {
             }
             self.core.load_tables()?;
             let now = self.core.tables().lane(lane).state;
-            let now = now.filter(|now| now.taken && now.owner == owner && now.epoch == state.epoch);
+            let now = now.filter(|now| now.taken && is_same_lane(now, &state));
             let Some(now) = now else {
                 (kept, lost_before) = (Vec::new(), None);
                 continue;

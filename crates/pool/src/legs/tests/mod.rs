@@ -307,20 +307,43 @@ fn a_writer_that_stood_still_looks_before_it_writes() {
     until("the write", || {
         servers.iter().all(|server| has(server, 2) == 3)
     });
+    take_over(&servers);
+    group.lease.get().unwrap().end();
+    assert!(!heard.recv_timeout(Duration::from_secs(20)).unwrap());
+    set(ServerMood::Proper);
+    group.close();
+}
+
+/// Another machine is the writer by what the legs say.
+fn take_over(servers: &[FakeServer]) {
+    let writer = Uuid::new_v4();
     for (leg, server) in servers.iter().enumerate() {
         let mut memory = server.memory.lock();
         let own = LegRecord::newest(&memory[..LEG_DATA as usize], leg).unwrap();
         let others = LegRecord {
-            writer: Uuid::new_v4(),
+            writer,
             generation: own.generation + 2,
             ..own
         };
         let at = others.offset() as usize;
         memory[at..at + 4096].copy_from_slice(&others.encode(leg));
     }
+}
+
+/// Promise (pool): A writer that stood still makes no leg equal to what its successor has replaced.
+#[test]
+fn a_writer_that_stood_still_mends_no_leg() {
+    let (servers, file) = servers(2);
+    let group = create(&file);
+    write(&group, 0, 1).unwrap();
+    // Its successor has written to one of them so far.
+    let page = LEG_DATA as usize..LEG_DATA as usize + 4096;
+    servers[1].memory.lock()[page].fill(9);
+    take_over(&servers);
     group.lease.get().unwrap().end();
-    assert!(!heard.recv_timeout(Duration::from_secs(20)).unwrap());
-    set(ServerMood::Proper);
+    group.read_equal(0, &mut [0; 4096]).unwrap();
+    assert_eq!(has(&servers[1], 0), 9);
+    assert!(write(&group, 1, 2).is_err());
     group.close();
 }
 
