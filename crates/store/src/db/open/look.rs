@@ -163,10 +163,14 @@ fn copy_lane(
         found,
     };
     let pool = match given {
-        Some(pool) if pool.is_read_only() || !pool.needs_commit() => Ok(pool.clone()),
+        // Of one in other machines' memory each opening asks which legs count.
+        Some(pool) if !pool.needs_commit() || pool.is_read_only() && !pool.is_elsewhere() => {
+            Ok(pool.clone())
+        }
         // A disk's is read into a memory of its own: in the given one a lane may be claimed.
         Some(pool) => PoolOptions::new()
             .emulated(pool.is_emulated())
+            .lost_legs(pool.lost_legs())
             .open_read_only(pool.path()),
         None => PoolOptions::new().open_read_only(&left.path),
     };
