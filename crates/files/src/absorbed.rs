@@ -65,7 +65,7 @@ pub(crate) const SHARED_DIR: &str = "/dev/shm";
 /// "absorbed" and the version of the table's layout, as in every layout followed by the boot id.
 /// Whoever raises it raises [`wire::VERSION`](crate::wire::VERSION): a library that does not know
 /// the table of its supervisor would follow no change of what is absorbed.
-const MAGIC: u64 = u64::from_be_bytes(*b"absorb\0\x03");
+const MAGIC: u64 = u64::from_be_bytes(*b"absorb\0\x04");
 /// Bytes of a page of memory at most: aarch64 has kernels with 16 and with 64 KiB.
 const PAGE_MAX: usize = 64 << 10;
 /// Entries: as many as a run absorbs files, and some, so that the next part begins where a page

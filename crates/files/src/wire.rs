@@ -19,7 +19,7 @@ use std::{
 use uuid::Uuid;
 
 /// Version of the messages, the shared page, the table of absorbed files and the records.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// Bytes of a message at most.
 const MESSAGE_MAX: usize = 160 << 10;
 /// Descriptors in a message at most.

@@ -45,7 +45,11 @@ fn named(directory: &Path) -> impl Iterator<Item = DirEntry> {
 
 /// A table of this boot that has another layout: a run of another version of forebay has it, and
 /// what it absorbs is not known.
-pub(crate) struct StrangeTable(OwnedFd);
+pub(crate) struct StrangeTable {
+    file: OwnedFd,
+    /// Its processes have it locked, as those of this layout.
+    is_locked: bool,
+}
 
 impl StrangeTable {
     /// What is open as `fd`, if it is one.
@@ -60,24 +64,34 @@ impl StrangeTable {
         let is_strange = magic >> 8 == MAGIC >> 8 && magic != MAGIC;
         let its_boot = (u64::from_ne_bytes(high), u64::from_ne_bytes(low));
         let is_it = read == HEAD && is_strange && its_boot == boot.as_u64_pair();
-        is_it.then_some(Self(fd))
+        is_it.then_some(Self {
+            file: fd,
+            is_locked: magic & 0xFF >= FIRST_LOCKED,
+        })
     }
 
     /// True if it is known that no process has it any more. A user who may not ask who has another
     /// user's file open asks for the lock of those that have a table.
     pub(crate) fn is_over(&self) -> bool {
-        is_over(&self.0, sys::alone(self.0.as_fd()))
+        let alone = sys::alone(self.file.as_fd());
+        if self.is_locked {
+            return is_over(&self.file, alone);
+        }
+        alone == Ok(true)
     }
 
     /// The processes that have it: the supervisor writes to it.
     pub(crate) fn processes(&self) -> Vec<MappingProcess> {
-        sys::stat_of(&self.0).map_or_else(|_| Vec::new(), |stat| processes::that_map(&stat))
+        sys::stat_of(&self.file).map_or_else(|_| Vec::new(), |stat| processes::that_map(&stat))
     }
 }
 
 fn is_over(table: &OwnedFd, alone: Result<bool, Errno>) -> bool {
     alone.unwrap_or_else(|_| sys::is_locked(table.as_fd()) == Ok(false))
 }
+
+/// The first layout whose processes have their table locked.
+const FIRST_LOCKED: u64 = 4;
 
 /// Bytes of what all layouts begin with: the magic, and the boot's id.
 const HEAD: usize = 3 * size_of::<u64>();

@@ -116,6 +116,6 @@ fn stranger_with_a_dead_clients_number_keeps_no_table() {
 
 #[test]
 fn version_of_the_messages_counts_the_tables_layout() {
-    // A supervisor of the layout before, 3 of the messages and \x02 of the table, refuses it.
-    assert_eq!((MAGIC & 0xFF, crate::wire::VERSION), (3, 4));
+    // A supervisor of the layout before, 4 of the messages and \x03 of the table, refuses it.
+    assert_eq!((MAGIC & 0xFF, crate::wire::VERSION), (4, 5));
 }
