@@ -110,6 +110,14 @@ pub(crate) fn strange_of_users(
     found.collect()
 }
 
+/// The beginning of a table of another layout.
+#[cfg(test)]
+pub(crate) fn head_of_another_layout(boot: Uuid) -> Vec<u8> {
+    let (high, low) = boot.as_u64_pair();
+    let words = [MAGIC ^ 0x80, high, low];
+    words.map(u64::to_ne_bytes).concat()
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::AbsorbedTable;
@@ -138,12 +146,4 @@ mod tests {
         // Who may ask who has it open goes by that.
         assert!(!is_over(&asked, Ok(false)));
     }
-}
-
-/// The beginning of a table of another layout.
-#[cfg(test)]
-pub(crate) fn head_of_another_layout(boot: Uuid) -> Vec<u8> {
-    let (high, low) = boot.as_u64_pair();
-    let words = [MAGIC ^ 0x80, high, low];
-    words.map(u64::to_ne_bytes).concat()
 }
