@@ -185,12 +185,15 @@ fd = os.open('a.log', os.O_WRONLY | os.O_CREAT)
 os.fsync(fd)
 os.write(fd, b'acknowledged')
 os.fsync(fd)");
-    for words in ["wrote to 1 absorbed file is synced", "2 syncs were saved"] {
+    for words in [
+        "synced of 1 absorbed file is on the disk",
+        "2 syncs were saved",
+    ] {
         assert!(said.contains(words), "{said}");
     }
     let check = sandbox.json("pool check p --json");
     assert!(check["lanes"].as_array().unwrap().is_empty(), "{check}");
-    assert!(!run("pass").contains("is synced"));
+    assert!(!run("pass").contains("is on the disk"));
 }
 
 #[test]
@@ -230,7 +233,10 @@ os.write(fd, b'after that')";
         ran.stderr
     };
     let said = written("stays.log plain.log");
-    for words in ["wrote to 1 absorbed file is synced", "; 1 became plain"] {
+    for words in [
+        "synced of 1 absorbed file is on the disk",
+        "; 1 became plain",
+    ] {
         assert!(said.contains(words), "{said}");
     }
     let said = written("alone.log");
@@ -238,7 +244,7 @@ os.write(fd, b'after that')";
         said.contains("has ended: 1 absorbed file became plain"),
         "{said}"
     );
-    assert!(!said.contains("is synced"), "{said}");
+    assert!(!said.contains("is on the disk"), "{said}");
 }
 
 #[test]
