@@ -185,7 +185,7 @@ impl Scan {
         if goes_on && self.front.keys().range().far() == range.far() && self.front.skip_to(key) {
             return;
         }
-        let left = range.from_key(key);
+        let left = range.part_from(key);
         self.begin(left);
     }
 
@@ -207,7 +207,7 @@ impl Scan {
     /// ```
     pub fn seek_back(&mut self, key: impl AsRef<[u8]>) {
         let range = self.range.get_or_insert_with(|| self.front.whole_range());
-        let left = range.up_to_key(key.as_ref());
+        let left = range.part_up_to(key.as_ref());
         self.begin(left);
     }
 
