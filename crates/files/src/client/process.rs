@@ -212,6 +212,17 @@ pub(super) fn hold(
     }
 }
 
+/// The number is another file's than it was.
+// What it makes is not to be in its callers' frames: they go on deep on a small stack.
+#[cold]
+#[inline(never)]
+fn begin_anew(copies: &mut LastWriteCache, number: usize, wanted: u32) {
+    // Descriptors of the file that had the number before.
+    sweep(number);
+    *copies = LastWriteCache::new();
+    GENERATIONS[number].store(wanted, Release);
+}
+
 /// As [`hold`], of a file that is not changed, also while its first sync is under way.
 ///
 /// # Errors
@@ -238,10 +249,7 @@ pub(super) fn hold_to_open(
         match stamp.state {
             FileState::Absorbed if stamp.generation == wanted => {
                 if generation(number) != wanted {
-                    // Descriptors of the file that had the number before.
-                    sweep(number);
-                    *held.copies = LastWriteCache::new();
-                    GENERATIONS[number].store(wanted, Release);
+                    begin_anew(&mut held.copies, number, wanted);
                 }
                 return Ok(Some(held));
             }
