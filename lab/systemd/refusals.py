@@ -29,7 +29,7 @@ TAKEN = {
     "minus": f"ExecStart=-{SERVER}",
     "colon": f"ExecStart=:{SERVER}",
     "boxed": f"MemoryMax=256M\nTasksMax=64\nLimitNOFILE=512\nPrivateTmp=yes\nPrivateDevices=yes\nPrivateUsers=yes\nPrivateIPC=yes\nProtectSystem=strict\n"
-    f"ReadWritePaths=/srv/db\nProtectHome=yes\nProcSubset=pid\nProtectProc=invisible\nNoNewPrivileges=yes\nRestrictAddressFamilies=AF_INET\nExecStart={SERVER}",
+    f"ReadWritePaths=/srv/db /var/log/redis\nProtectHome=yes\nProcSubset=pid\nProtectProc=invisible\nNoNewPrivileges=yes\nRestrictAddressFamilies=AF_INET\nExecStart={SERVER}",
     "blind": f"TemporaryFileSystem=/dev/shm:ro\nExecStart={SERVER}",
     "itself": f"Type=notify\nNotifyAccess=all\nExecStart=/bin/sh -c 'systemd-notify --ready MAINPID=$$$$; exec {SERVER}'",
 }
