@@ -23,6 +23,7 @@ use crate::{
 };
 use std::{
     io::{ErrorKind, IoSlice},
+    os::fd::BorrowedFd,
     path::PathBuf,
     sync::Arc,
 };
@@ -85,6 +86,12 @@ impl Core {
             true => Ok(()),
             false => Err(AppendError::Forked),
         }
+    }
+
+    /// The pool's open file, if what is in the pool does not lie there, but on legs.
+    pub(crate) fn file_elsewhere(&self) -> Option<BorrowedFd<'_>> {
+        let file = self.media.descriptor();
+        file.filter(|_| self.media.is_elsewhere())
     }
 
     /// Refuses to change or lock anything of a pool that was opened for reading.

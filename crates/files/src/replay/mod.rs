@@ -256,7 +256,7 @@ fn is_mounted_again(file: &LoggedFile<'_>) -> bool {
 /// True if the file of a pool on legs says that nothing of the lane is needed: they could not be
 /// told.
 fn is_void(pool: &Pool, owner: Uuid) -> bool {
-    let file = pool.descriptor().filter(|_| pool.is_elsewhere());
+    let file = pool.file_elsewhere();
     file.is_some_and(|file| void_marks::is_marked(file, owner).unwrap_or(false))
 }
 

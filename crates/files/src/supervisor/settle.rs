@@ -129,8 +129,8 @@ impl RunState {
             })?;
         }
         // Without it a recovery asks for files that were removed since.
-        let elsewhere = (self.pool.descriptor()).filter(|_| self.pool.is_elsewhere());
-        let _ = elsewhere.map(|file| void_marks::mark(file, self.lane.owner()));
+        let pool = self.pool.file_elsewhere();
+        let _ = pool.map(|file| void_marks::mark(file, self.lane.owner()));
         Ok(())
     }
 }

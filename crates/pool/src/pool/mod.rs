@@ -125,6 +125,12 @@ impl Pool {
         self.core.media.is_elsewhere()
     }
 
+    /// Its [open file](Self::descriptor), if what is in it [is elsewhere](Self::is_elsewhere).
+    #[must_use]
+    pub fn file_elsewhere(&self) -> Option<BorrowedFd<'_>> {
+        self.core.file_elsewhere()
+    }
+
     /// The legs that were given up when it was opened ([`PoolOptions::lost_legs`]).
     #[must_use]
     pub fn lost_legs(&self) -> Vec<String> {

@@ -158,8 +158,7 @@ impl Member {
     /// [`moved`](Self::moved).
     #[must_use]
     pub fn file_elsewhere(&self) -> Option<BorrowedFd<'_>> {
-        let media = &self.core.media;
-        media.descriptor().filter(|_| media.is_elsewhere())
+        self.core.file_elsewhere()
     }
 
     /// The session number stamped on records.
