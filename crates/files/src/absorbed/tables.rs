@@ -47,8 +47,8 @@ fn named(directory: &Path) -> impl Iterator<Item = DirEntry> {
 /// what it absorbs is not known.
 pub(crate) struct StrangeTable {
     file: OwnedFd,
-    /// Its processes have it locked, as those of this layout.
-    is_locked: bool,
+    /// Its layout is one whose processes have it locked.
+    has_locks: bool,
 }
 
 impl StrangeTable {
@@ -66,28 +66,25 @@ impl StrangeTable {
         let is_it = read == HEAD && is_strange && its_boot == boot.as_u64_pair();
         is_it.then_some(Self {
             file: fd,
-            is_locked: magic & 0xFF >= FIRST_LOCKED,
+            has_locks: magic & 0xFF >= FIRST_LOCKED,
         })
     }
 
     /// True if it is known that no process has it any more. A user who may not ask who has another
     /// user's file open asks for the lock of those that have a table.
     pub(crate) fn is_over(&self) -> bool {
-        let alone = sys::alone(self.file.as_fd());
-        if self.is_locked {
-            return is_over(&self.file, alone);
-        }
-        alone == Ok(true)
+        self.is_over_by(sys::alone(self.file.as_fd()))
+    }
+
+    fn is_over_by(&self, alone: Result<bool, Errno>) -> bool {
+        let is_unlocked = || sys::is_locked(self.file.as_fd()) == Ok(false);
+        alone.unwrap_or_else(|_| self.has_locks && is_unlocked())
     }
 
     /// The processes that have it: the supervisor writes to it.
     pub(crate) fn processes(&self) -> Vec<MappingProcess> {
         sys::stat_of(&self.file).map_or_else(|_| Vec::new(), |stat| processes::that_map(&stat))
     }
-}
-
-fn is_over(table: &OwnedFd, alone: Result<bool, Errno>) -> bool {
-    alone.unwrap_or_else(|_| sys::is_locked(table.as_fd()) == Ok(false))
 }
 
 /// The first layout whose processes have their table locked.
@@ -130,8 +127,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let boot = Uuid::from_u128(7);
         let table = AbsorbedTable::new_in(dir.path(), b"/run", b"socket", boot).unwrap();
-        let asked = open_table(&table.path).unwrap();
-        let seen = || is_over(&asked, Err(Errno::ACCESS));
+        let strange = |has_locks| StrangeTable {
+            file: open_table(&table.path).unwrap(),
+            has_locks,
+        };
+        let (asked, without_locks) = (strange(true), strange(false));
+        let seen = || asked.is_over_by(Err(Errno::ACCESS));
         assert!(!seen(), "its supervisor has it");
         let member = TableView::open(&table.path).unwrap();
         drop(table);
@@ -144,6 +145,7 @@ mod tests {
         };
         assert!((0..500).any(is_seen));
         // Who may ask who has it open goes by that.
-        assert!(!is_over(&asked, Ok(false)));
+        assert!(!asked.is_over_by(Ok(false)));
+        assert!(!without_locks.is_over_by(Err(Errno::ACCESS)));
     }
 }
