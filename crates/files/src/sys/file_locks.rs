@@ -21,8 +21,6 @@ fn request(kind: libc::c_int) -> libc::flock {
 ///
 /// # Errors
 /// What the kernel says.
-// A hook on a small stack comes here: its frame is not to be that of its callers.
-#[inline(never)]
 pub(crate) fn lock_shared(fd: BorrowedFd<'_>) -> Result<(), Errno> {
     let request = request(libc::F_RDLCK);
     // SAFETY: `request` is a valid `struct flock` for the length of the call.
