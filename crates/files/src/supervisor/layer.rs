@@ -18,8 +18,10 @@ pub trait SyncLayer: Send + Sync {
     ) -> io::Result<()>;
 
     /// True if the file at this absolute path counts as lying on a disk of its own, whatever the
-    /// kernel says.
-    fn is_elsewhere(&self, path: &Path) -> bool;
+    /// kernel says. None does, unless the layer says so.
+    fn is_elsewhere(&self, _path: &Path) -> bool {
+        false
+    }
 }
 
 impl super::SupervisorState {

@@ -33,10 +33,6 @@ impl SyncLayer for HangingDisk {
         }
         real()
     }
-
-    fn is_elsewhere(&self, _path: &Path) -> bool {
-        false
-    }
 }
 
 /// Promise: as `synced_log_is_found_after_a_cut_by_each_name_it_had`.
@@ -124,10 +120,6 @@ impl SyncLayer for ListingDisk {
         let stat = rustix::fs::fstat(file)?;
         self.0.lock().push((stat.st_dev, stat.st_ino));
         real()
-    }
-
-    fn is_elsewhere(&self, _path: &Path) -> bool {
-        false
     }
 }
 

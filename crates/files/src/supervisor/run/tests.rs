@@ -9,7 +9,6 @@ use crate::{
 use std::{
     io,
     os::{fd::AsFd, unix::ffi::OsStrExt},
-    path::Path,
 };
 
 /// In the place of [`END_WAIT`].
@@ -34,10 +33,6 @@ impl SyncLayer for SlowDisk {
             self.slow_syncs.fetch_add(1, Relaxed);
         }
         real()
-    }
-
-    fn is_elsewhere(&self, _path: &Path) -> bool {
-        false
     }
 }
 
