@@ -180,7 +180,9 @@ impl Scan {
     /// ```
     pub fn seek(&mut self, key: impl AsRef<[u8]>) {
         let key = key.as_ref();
-        let range = self.range.get_or_insert_with(|| self.front.whole_range());
+        let range = self
+            .range
+            .get_or_insert_with(|| self.front.keys().whole_range());
         let goes_on = !self.ended && self.back.is_none();
         if goes_on && self.front.keys().range().far() == range.far() && self.front.skip_to(key) {
             return;
@@ -206,7 +208,9 @@ impl Scan {
     /// # }
     /// ```
     pub fn seek_back(&mut self, key: impl AsRef<[u8]>) {
-        let range = self.range.get_or_insert_with(|| self.front.whole_range());
+        let range = self
+            .range
+            .get_or_insert_with(|| self.front.keys().whole_range());
         let left = range.part_up_to(key.as_ref());
         self.begin(left);
     }

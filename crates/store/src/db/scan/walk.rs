@@ -3,7 +3,7 @@
 
 use super::keys::Keys;
 use crate::{
-    db::{Value, range::ScanRange},
+    db::Value,
     error::StoreError,
     index::{IndexEntry, RecordAddress},
 };
@@ -172,10 +172,5 @@ impl ScanWalk {
             None => self.keys.shared().value_at(&key, address)?,
         };
         Ok(Some((key, value)))
-    }
-
-    /// The range that it was made for.
-    pub(super) fn whole_range(&self) -> ScanRange {
-        self.keys.whole_range()
     }
 }
