@@ -120,18 +120,13 @@ impl EnablePlan {
         let waits = data.iter();
         files.extend(waits.map(|it| recovery_drop_in(name, it, &pool.path, root)));
         files.push(UnitFile { path, text });
-        let notes = (is_notify
-            .then(|| agent_note(name, &front_end.reason))
-            .into_iter())
-        .chain(own_disk_note(&pool, &policy, &data[0], root))
-        .chain(answer.notes)
-        .chain(understood.notes());
+        let mut notes = program.advice(&policy.profile);
+        notes.extend(is_notify.then(|| agent_note(name, &front_end.reason)));
+        notes.extend(own_disk_note(&pool, &policy, &data[0], root));
+        notes.extend(answer.notes);
+        notes.extend(understood.notes());
         Ok(Self {
-            notes: program
-                .advice(&policy.profile)
-                .into_iter()
-                .chain(notes)
-                .collect(),
+            notes,
             log: understood.cluster.map(|it| it.log),
             name: unit.name,
             policy,
