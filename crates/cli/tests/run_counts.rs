@@ -7,7 +7,7 @@
 
 mod common;
 
-use common::{FOREBAY, Sandbox, databases::small_pool, have};
+use common::{DURABLE_REDIS, FOREBAY, Sandbox, databases::small_pool, have};
 use forebay_bench::redis::{
     resp::is_ok,
     server::{Kind, Launch, Server},
@@ -151,16 +151,7 @@ fn each_write_and_sync_of_redis_is_counted_as_strace_counts_it() {
         let calls = sandbox.file(&format!("{name}.strace"));
         let mut server = Server::start(&Launch {
             wrapper: [before, strace(&calls)].concat(),
-            options: [
-                "--appendonly",
-                "yes",
-                "--appendfsync",
-                "always",
-                "--save",
-                "",
-            ]
-            .map(str::to_owned)
-            .into(),
+            options: DURABLE_REDIS.map(str::to_owned).into(),
             ..Launch::of(program.clone(), &dir)
         })
         .unwrap();

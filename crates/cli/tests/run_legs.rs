@@ -6,7 +6,7 @@
 mod common;
 
 use common::{
-    FOREBAY, Ran, Sandbox,
+    DURABLE_REDIS, FOREBAY, Ran, Sandbox,
     databases::{boot_anew, forebay_run, goes_on},
     disk::{Disk, patiently},
     have, skip,
@@ -190,21 +190,13 @@ impl Machine {
         }
         forebay(&words).ok();
         disk.sync();
-        let options = [
-            "--appendonly",
-            "yes",
-            "--appendfsync",
-            "always",
-            "--save",
-            "",
-        ];
         let launch = Launch {
             wrapper: forebay_run(&pool),
             environment: vec![
                 ("FOREBAY_RUN_DIR".into(), sandbox.file("run").into()),
                 ("FOREBAY_TEST_WAITS".into(), "legs-takeover=200".into()),
             ],
-            options: options.map(str::to_owned).to_vec(),
+            options: DURABLE_REDIS.map(str::to_owned).to_vec(),
             ..Launch::of(program.unwrap(), &disk.at.join("data"))
         };
         let port = free_port().unwrap();

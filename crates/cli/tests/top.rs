@@ -5,7 +5,7 @@
 mod common;
 
 use common::{
-    Ran, Sandbox, children,
+    DURABLE_REDIS, Ran, Sandbox, children,
     databases::{PATIENCE, ProcessGroup},
     pty::PtyScreen,
     skip,
@@ -144,18 +144,10 @@ fn redis_is_on_the_screen_with_its_rate() {
         Err(missing) => return skip(&missing),
     };
     let world = World::new();
-    let options = [
-        "--appendonly",
-        "yes",
-        "--appendfsync",
-        "always",
-        "--save",
-        "",
-    ];
     let server = Server::start(&Launch {
         wrapper: common::databases::forebay_run(&world.0.file("p")),
         environment: vec![world.environment()],
-        options: options.map(str::to_owned).to_vec(),
+        options: DURABLE_REDIS.map(str::to_owned).to_vec(),
         ..Launch::of(program, &world.0.file("data"))
     })
     .unwrap();

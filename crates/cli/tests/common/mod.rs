@@ -45,6 +45,16 @@ pub const ZEROS: &str = concat!(
     "/tests/programs/zeros.py"
 );
 
+/// Options of a Redis that acknowledges what is durable, and has nothing else to write.
+pub const DURABLE_REDIS: [&str; 6] = [
+    "--appendonly",
+    "yes",
+    "--appendfsync",
+    "always",
+    "--save",
+    "",
+];
+
 /// The processes that all threads of a process started.
 pub fn children(pid: i32) -> Vec<i32> {
     let threads = fs::read_dir(format!("/proc/{pid}/task"));
