@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
 import shutil
 import subprocess
 import sys
 
 from lab.programs.program import SESSIONS, Command, Home, Program, peers
-from suites.place import target
 
 # PostgreSQL refuses root.
 NOBODY = 65534
 
 
 def redis_program() -> str:
-    found = [shutil.which("redis-server"), peers() / "bin/redis-server", target().resolve() / "peers/bin/redis-server"]
-    return next((str(path) for path in found if path and os.path.exists(path)), "redis-server")
+    unpacked = peers() / "bin/redis-server"
+    return shutil.which("redis-server") or (str(unpacked) if unpacked.exists() else "redis-server")
 
 
 def postgres_program(name: str) -> str:
