@@ -276,10 +276,14 @@ impl WriteRequest<'_> {
 
 /// Before the first write to a file in a segment: the size that it has, and its time if that lies
 /// ahead. All that it has is on the disk when the segments before are released, so a recovery knows
-/// an older copy of the file by it.
+/// an older copy of the file by it. Until the file is logged, no record has what makes it longer.
 #[inline]
 fn note_size(held: &HeldFile, raw: BorrowedFd<'_>) {
     if held.session.log().segment().ok() != held.shared.named_in() {
+        if !held.shared.is_logged() {
+            held.shared.set_known_end(None);
+            return;
+        }
         let stat = sys::stat_of(raw).ok();
         if let Some(stat) = &stat {
             held.shared.note_modified(sys::modified(stat));

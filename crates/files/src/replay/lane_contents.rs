@@ -34,7 +34,8 @@ pub(super) struct LoggedFile<'a> {
     pub(super) gone: LoggedNameLoss,
     /// The size that it had before the first of its records, if the lane says so.
     had: Option<u64>,
-    /// The size that it had before the first write of which the lane says so.
+    /// The size that it had before a write of which the lane says so, if it was not truncated in
+    /// the records before: then the disk may have more of it than that.
     pub(super) grows_from: Option<u64>,
     /// Writes and truncations, in order.
     pub(super) changes: Vec<(PayloadHead, FileChange<'a>)>,
@@ -131,8 +132,11 @@ impl<'a> LoggedFile<'a> {
     /// The size that it had already, if it is shorter now, with this size, and the program has not
     /// cut it since: then it is an older copy.
     pub(super) fn is_cut_from(&self, size: u64) -> Option<u64> {
-        let is_cut = (self.changes.iter()).any(|(_, change)| *change == FileChange::Truncate);
-        self.had.filter(|had| size < *had && !is_cut)
+        (self.had).filter(|had| size < *had && !self.is_truncated())
+    }
+
+    fn is_truncated(&self) -> bool {
+        (self.changes.iter()).any(|(_, change)| *change == FileChange::Truncate)
     }
 
     /// Gives up what was written behind a change of metadata that the disk may lack, and that no
@@ -155,7 +159,7 @@ impl<'a> LoggedFile<'a> {
             FileChange::File {
                 path, had, ahead, ..
             } => {
-                self.grows_from = self.grows_from.or(had);
+                self.grows_from = (self.grows_from).or(had.filter(|_| !self.is_truncated()));
                 self.known.extend(ahead.map(Duration::from_nanos));
                 self.mount = (head.at != 0).then_some(head.at).or(self.mount);
                 // Any other would be looked for where the recovering process happens to be.
@@ -347,6 +351,30 @@ mod tests {
         assert_eq!(file.changed_later(seconds(9000.0), slack(false)), None);
         assert_eq!(file.left, Some(seconds(9000.0)));
         assert!(file.changed_later(seconds(8000.0), slack(false)).is_some());
+    }
+
+    /// A record of a later segment says what the file had then: the disk may have what was before.
+    #[test]
+    fn the_size_after_a_truncation_is_not_the_one_on_the_disk() {
+        let named = |had| FileChange::File {
+            boot: [0; 16],
+            identity: b"",
+            path: Path::new("/a.log"),
+            had,
+            ahead: None,
+        };
+        let grows_from = |changes: &[FileChange<'static>]| {
+            let records: Vec<_> = changes.iter().map(|change| (1.0, *change)).collect();
+            logged(&records).grows_from
+        };
+        let (write, truncate) = (FileChange::Write(b"a"), FileChange::Truncate);
+        assert_eq!(grows_from(&[named(Some(5)), write]), Some(5));
+        assert_eq!(grows_from(&[named(None), write, named(Some(5))]), Some(5));
+        assert_eq!(grows_from(&[named(None), truncate, named(Some(5))]), None);
+        assert_eq!(
+            grows_from(&[named(Some(5)), truncate, named(Some(0))]),
+            Some(5)
+        );
     }
 
     #[test]

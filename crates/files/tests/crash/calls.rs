@@ -3,7 +3,7 @@
 
 use crate::{
     APPEND, OTHER_BOOT, RDWR,
-    common::{Lab, content, holds},
+    common::{Lab, SEGMENT, content, holds},
 };
 use std::fs;
 
@@ -47,6 +47,56 @@ fn a_truncation_the_kernel_refuses_is_not_done_by_a_recovery() {
     assert_ne!(lab.recover(Some(OTHER_BOOT), &[])[0]["outcome"], "refused");
     assert!(fs::read(&path).unwrap() == content(1, 3000)[..2000]);
     assert_eq!(lab.lanes(), 0);
+}
+
+/// Promise: as `after_a_power_cut_everything_acknowledged_is_replayed`.
+#[test]
+fn what_was_cut_off_and_is_there_again_is_no_clones() {
+    let lab = Lab::new();
+    let (path, filling) = (lab.data("a.log"), lab.data("b.log"));
+    // More than a pipe takes.
+    fs::write(&path, content(1, 200_000)).unwrap();
+    let mut run = lab.run();
+    run.open("a", &path, RDWR);
+    run.open("b", &filling, APPEND);
+    // The disk has all of it until the power goes.
+    let _syncs = lab.slow_syncs(&path);
+    run.call("truncate a 30000").unwrap();
+    for _ in 0..2 * SEGMENT / 3000 {
+        run.call("write b 3 3000").unwrap();
+    }
+    // In another segment, which says that the file had so many bytes.
+    run.calls(["pwrite a 30000 2 9000", "pwrite a 39000 3 500"]);
+    run.kill_both();
+    lab.power_cut();
+    assert_eq!(fs::read(&path).unwrap().len(), 200_000);
+    lab.recover_to("replayed", Some(OTHER_BOOT), &[]);
+    let found = fs::read(&path).unwrap();
+    let left = &content(1, 200_000)[..30_000];
+    assert!(found == [left, &content(2, 9000), &content(3, 500)].concat());
+}
+
+/// Promise: as `after_a_power_cut_everything_acknowledged_is_replayed`.
+#[test]
+fn what_was_written_before_the_first_sync_is_no_clones() {
+    for names in ["touch a -5", "truncate a 40000"] {
+        let lab = Lab::new();
+        let path = lab.data("a.log");
+        let mut run = lab.run();
+        assert_eq!(run.open_only("a", &path, RDWR), 1);
+        // The lane gets neither of these, and what is not written next, but names the file in it.
+        let before = ["pwrite a 0 1 9000", "pwrite a 9000 2 31000", "sync a"];
+        run.calls(before);
+        run.calls([names, "pwrite a 8000 3 9000", "pwrite a 17000 4 500"]);
+        run.kill_both();
+        lab.power_cut();
+        assert_eq!(fs::read(&path).unwrap().len(), 40_000, "{names}");
+        lab.recover_to("replayed", Some(OTHER_BOOT), &[]);
+        let found = fs::read(&path).unwrap();
+        assert!(found[8000..17_500] == [content(3, 9000), content(4, 500)].concat());
+        assert!(found[..8000] == content(1, 9000)[..8000]);
+        assert!(found[17_500..] == content(2, 31_000)[8500..]);
+    }
 }
 
 #[test]

@@ -106,12 +106,13 @@ fn random_calls_survive_any_death_at_any_moment() {
         pending.replace(last);
         let power = rng.below(3) != 0;
         run.kill_both();
-        if power {
-            lab.power_cut();
-            lab.recover(Some(OTHER_BOOT), &[]);
-        } else {
-            lab.recover(None, &[]);
-        }
+        let reports = match power {
+            true => {
+                lab.power_cut();
+                lab.recover(Some(OTHER_BOOT), &[])
+            }
+            false => lab.recover(None, &[]),
+        };
         let mut after = model.clone();
         let last = pending.unwrap();
         after.apply(&last);
@@ -127,7 +128,7 @@ fn random_calls_survive_any_death_at_any_moment() {
                     .all(|i| before.get(i) == found.get(i) || after.get(i) == found.get(i));
             assert!(
                 whole || part,
-                "round {round}: {name} differs: {} bytes, expected {} or {}, last {last:?}",
+                "round {round}: {name} differs: {} bytes, expected {} or {}, last {last:?}; {reports:?}",
                 found.len(),
                 before.len(),
                 after.len()
