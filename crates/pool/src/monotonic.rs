@@ -23,7 +23,13 @@ impl MonotonicTime {
     /// How long ago it was.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
-        Self::now().0.saturating_sub(self.0)
+        Self::now().since(*self)
+    }
+
+    /// How long it is behind `earlier`.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
     }
 }
 

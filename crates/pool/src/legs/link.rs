@@ -38,7 +38,7 @@ pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 /// How often the answers that are missing are looked at.
 const LOOK: Duration = Duration::from_millis(100);
 /// Who has not looked for so long stood still (it was stopped, or its machine was), and what it
-/// waits for may have come long ago: time counts anew.
+/// waits for may have come long ago: that time does not count.
 const STOOD_STILL: Duration = Duration::from_millis(500);
 
 const REQUEST: u32 = 0x2560_9513;
@@ -58,7 +58,8 @@ enum RequestKind {
 pub(crate) type OnAnswer = Box<dyn FnOnce(io::Result<Vec<u8>>) + Send>;
 
 struct PendingRequest {
-    since: MonotonicTime,
+    /// By [`LinkState::watched`].
+    since: Duration,
     /// Bytes that the answer brings.
     bytes: usize,
     then: OnAnswer,
@@ -68,12 +69,29 @@ struct PendingRequest {
 struct LinkState {
     /// When answers were looked for last.
     looked: Option<MonotonicTime>,
-    /// When who looks for them went on after it had stood still.
-    resumed: Option<MonotonicTime>,
+    /// For how long they had been by then.
+    watched: Duration,
     next: u64,
     pending: HashMap<u64, PendingRequest>,
     /// Why it is dead.
     dead: Option<Arc<str>>,
+}
+
+impl LinkState {
+    /// For how long answers have been looked for by now, without the time in which this process
+    /// stood still. Where it does so again and again, as with a quota of processor time, what is
+    /// left adds up.
+    fn watched(&self, now: MonotonicTime) -> Duration {
+        let since = self.looked.map(|looked| now.since(looked));
+        let since = since.filter(|since| *since <= STOOD_STILL);
+        self.watched + since.unwrap_or_default()
+    }
+
+    /// Who looks for answers is awake.
+    fn look(&mut self, now: MonotonicTime) {
+        self.watched = self.watched(now);
+        self.looked = Some(now);
+    }
 }
 
 /// See the module's head.
@@ -291,7 +309,7 @@ impl LegLink {
             let cookie = state.next;
             state.next += 1;
             let pending = PendingRequest {
-                since: MonotonicTime::now(),
+                since: state.watched(MonotonicTime::now()),
                 bytes: if kind == RequestKind::Read { bytes } else { 0 },
                 then,
             };
@@ -370,25 +388,22 @@ impl LegLink {
     }
 
     /// Whether an answer that began to come then takes too long.
-    fn is_halting(&self, begun: MonotonicTime) -> bool {
+    fn is_halting(&self, begun: Duration) -> bool {
         self.is_over(&self.state.lock(), begun)
     }
 
     /// True if the server had its time since then, and who asks was there to see it.
-    fn is_over(&self, state: &LinkState, since: MonotonicTime) -> bool {
-        let had = |since: MonotonicTime| since.elapsed() > self.answer_limit;
-        had(since) && state.resumed.is_none_or(had)
+    fn is_over(&self, state: &LinkState, since: Duration) -> bool {
+        let watched = state.watched(MonotonicTime::now());
+        watched.saturating_sub(since) > self.answer_limit
     }
 
-    /// Who looks for answers is awake.
     fn looks(&self) {
-        let mut state = self.state.lock();
-        let now = MonotonicTime::now();
-        let stood_still = |looked: MonotonicTime| looked.elapsed() > STOOD_STILL;
-        if state.looked.is_none_or(stood_still) {
-            state.resumed = Some(now);
-        }
-        state.looked = Some(now);
+        self.state.lock().look(MonotonicTime::now());
+    }
+
+    fn watched(&self) -> Duration {
+        self.state.lock().watched(MonotonicTime::now())
     }
 }
 
@@ -475,7 +490,7 @@ fn read_answer(link: &LegLink, from: &mut impl Read) -> io::Result<()> {
     match word(4) {
         0 => {
             let mut data = vec![0; request.bytes];
-            match fill(link, from, &mut data, Some(MonotonicTime::now())) {
+            match fill(link, from, &mut data, Some(link.watched())) {
                 Ok(()) => (request.then)(Ok(data)),
                 Err(e) => {
                     (request.then)(Err(dead(&e.to_string())));
@@ -501,7 +516,7 @@ fn fill(
     link: &LegLink,
     from: &mut impl Read,
     to: &mut [u8],
-    mut begun: Option<MonotonicTime>,
+    mut begun: Option<Duration>,
 ) -> io::Result<()> {
     let mut done = 0;
     while done < to.len() {
@@ -511,7 +526,7 @@ fn fill(
             Ok(0) => return Err(nonsense("closed the connection")),
             Ok(bytes) => {
                 done += bytes;
-                let begun = *begun.get_or_insert_with(MonotonicTime::now);
+                let begun = *begun.get_or_insert_with(|| link.watched());
                 if done < to.len() && link.is_halting(begun) {
                     return Err(link.late());
                 }
@@ -535,4 +550,27 @@ fn fill(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_in_which_a_process_stood_still_is_not_its_legs() {
+        let (mut state, mut now) = (LinkState::default(), MonotonicTime::now());
+        state.look(now);
+        let mut passes = |state: &mut LinkState, millis: u64| {
+            now = now + Duration::from_millis(millis);
+            state.look(now);
+            state.watched(now)
+        };
+        assert_eq!(passes(&mut state, 60_000), Duration::ZERO);
+        // Of each second it has a tenth.
+        (0..30).for_each(|_| drop([passes(&mut state, 900), passes(&mut state, 100)]));
+        assert_eq!(passes(&mut state, 0), Duration::from_secs(3));
+        let later = now + STOOD_STILL;
+        assert_eq!(state.watched(later), Duration::from_millis(3500));
+        assert_eq!(state.watched(later + LOOK), Duration::from_secs(3));
+    }
 }
