@@ -29,11 +29,16 @@ use crate::{
 use std::{
     io,
     sync::atomic::{Ordering::Acquire, fence},
+    thread,
+    time::Duration,
 };
 use uuid::Uuid;
 
 /// How often it is tried while the owner writes, or is another one.
 const TRIES: u32 = 100;
+/// How often, one time after the other, tables may be found damaged that are written just now.
+const DAMAGED_TRIES: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A segment of the owner's log, and which it is of the pool.
 struct CopiedSegment {
@@ -118,8 +123,18 @@ impl Pool {
     /// one moment.
     pub fn copy_lane(&self, owner: Uuid) -> Result<Option<LaneCopy>, PoolError> {
         let (mut kept, mut lost_before) = (Vec::new(), None);
+        let mut damaged = 0;
         for _ in 0..TRIES {
-            let (lane, state, segments) = match self.find_lane(owner)? {
+            let found = self.find_lane(owner).or_else(|e| match e.kind {
+                // Tables that are read while they are written may contradict each other.
+                PoolErrorKind::Damaged { .. } if damaged < DAMAGED_TRIES => {
+                    damaged += 1;
+                    thread::sleep(PAUSE);
+                    Ok(FoundLane::Changing)
+                }
+                _ => Err(e),
+            });
+            let (lane, state, segments) = match found? {
                 FoundLane::Whole(lane, state, segments) => (lane, state, segments),
                 FoundLane::Absent => return Ok(None),
                 FoundLane::Changing => {
@@ -127,6 +142,7 @@ impl Pool {
                     continue;
                 }
             };
+            damaged = 0;
             // Those above the head were not used again by now.
             kept.retain(|copied: &CopiedSegment| copied.header.start >= state.head);
             for segment in segments {
@@ -268,7 +284,7 @@ mod tests {
     use super::CopiedSegment;
     use crate::{
         ClaimOptions, Pool, PoolErrorKind, PoolOptions,
-        format::record::HEADER,
+        format::{layout::LANE_ENTRY, record::HEADER},
         media::{Media, PoolPersistence},
     };
     use parking_lot::Mutex;
@@ -319,6 +335,39 @@ mod tests {
             assert!(left < 40 && copy.records().count() == left);
             assert!(copy.read(addresses[0], 100).is_none());
         }
+    }
+
+    #[test]
+    fn tables_that_are_written_meanwhile_are_no_damaged_ones() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        let options = PoolOptions::new().size(1 << 20).segment_size(64 << 10);
+        let pool = options.emulated(true).create(&path).unwrap();
+        let owner = Uuid::new_v4();
+        let (lane, _) = pool.claim(owner, &ClaimOptions::new()).unwrap();
+        lane.append(7, &[IoSlice::new(b"record")]).unwrap();
+        let looking = PoolOptions::new().open(&path).unwrap();
+        let file = std::fs::File::options().read(true).write(true).open(&path);
+        let (file, at) = (file.unwrap(), pool.geometry().lane_entry(lane.number()));
+        let mut entry = vec![0; LANE_ENTRY as usize];
+        file.read_exact_at(&mut entry, at).unwrap();
+        let half_written = || file.write_all_at(&[0xA5; LANE_ENTRY as usize], at).unwrap();
+        half_written();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(30));
+                file.write_all_at(&entry, at).unwrap();
+            });
+            let copy = looking.copy_lane(owner).unwrap().unwrap();
+            assert_eq!(copy.records().count(), 1);
+        });
+        half_written();
+        let error = looking.copy_lane(owner).map(drop).unwrap_err();
+        assert!(
+            matches!(error.kind, PoolErrorKind::Damaged { .. }),
+            "{error}"
+        );
+        file.write_all_at(&entry, at).unwrap();
     }
 
     /// A medium before which something is done each time that so many bytes are read.
