@@ -92,6 +92,11 @@ impl OrderPage {
         self.journals[0].device.load(Acquire) != 0
     }
 
+    /// True if a log on `device` may be ordered behind a change.
+    pub(crate) fn has_logs_on(&self, device: u64) -> bool {
+        self.used().any(|journal| journal.is_of(device))
+    }
+
     /// The kernel has changed a name, a size or an attribute on `device`.
     pub(crate) fn changed(&self, device: u64) {
         for journal in self.used().filter(|journal| journal.is_of(device)) {

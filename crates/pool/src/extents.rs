@@ -25,18 +25,27 @@ struct Extent {
 
 /// `struct fiemap`.
 #[repr(C)]
-struct Extents {
+#[derive(Default)]
+struct ExtentsHead {
     start: u64,
     bytes: u64,
     flags: u32,
     mapped: u32,
     room: u32,
     reserved: u32,
+}
+
+/// The same with room for so many.
+#[repr(C)]
+struct Extents {
+    head: ExtentsHead,
     extents: [Extent; EXTENTS],
 }
 
 /// `FS_IOC_FIEMAP`.
 const FIEMAP: u32 = 0xC020_660B;
+/// `FIEMAP_FLAG_SYNC`.
+const WRITE_BACK: u32 = 0x1;
 const EXTENT_LAST: u32 = 0x1;
 const EXTENT_UNWRITTEN: u32 = 0x800;
 /// `FIEMAP_EXTENT_UNKNOWN`, `_DELALLOC`, `_ENCODED`, `_UNWRITTEN`, `_SHARED`: written next, such a
@@ -55,12 +64,12 @@ fn each(
     let mut from = range.start;
     while from < range.end {
         let mut asked = Extents {
-            start: from,
-            bytes: range.end - from,
-            flags: 0,
-            mapped: 0,
-            room: EXTENTS as u32,
-            reserved: 0,
+            head: ExtentsHead {
+                start: from,
+                bytes: range.end - from,
+                room: EXTENTS as u32,
+                ..ExtentsHead::default()
+            },
             extents: [Extent::default(); EXTENTS],
         };
         // SAFETY: the structure is the kernel's, with room for as many extents as it says.
@@ -69,7 +78,7 @@ fn each(
             return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO));
         }
         let mut next = None;
-        for extent in asked.extents.iter().take(asked.mapped as usize) {
+        for extent in asked.extents.iter().take(asked.head.mapped as usize) {
             if see(extent) {
                 return Ok(());
             }
@@ -82,6 +91,20 @@ fn each(
         }
     }
     Ok(())
+}
+
+/// Has all that a file holds written, and returns when it is. Neither is it flushed out of the
+/// disk's cache, nor are the file's size and places committed. Of an error the program's next sync
+/// hears, as if this had not been asked: a wait by `sync_file_range` would have heard it instead.
+pub fn write_back(file: impl AsFd) {
+    let mut asked = ExtentsHead {
+        bytes: 1,
+        flags: WRITE_BACK,
+        ..ExtentsHead::default()
+    };
+    let fd = file.as_fd().as_raw_fd();
+    // SAFETY: the structure is the kernel's, with room for no extent, as it says.
+    unsafe { libc::ioctl(fd, FIEMAP as libc::Ioctl, &raw mut asked) };
 }
 
 /// True if the file system has something of the range for unwritten. One that does not say is

@@ -55,6 +55,7 @@ pub(crate) fn closing<T>(fd: c_int, close: impl FnOnce() -> T) -> T {
     if !take(fd) {
         return close();
     }
+    client::before_closing(fd);
     let device = device_of(fd);
     let done = close();
     client::changed_on(device);

@@ -20,7 +20,8 @@
 //! * `write` (with `tail_rewrites` and `last_write_cache`), `sync` (with `sync_kind`), `open`,
 //!   `descriptors`, `names` (with `renamed_files`), `times`, `retire`;
 //! * `direct_io`: what a descriptor with `O_DIRECT` is refused; `order`: what else a sync has to
-//!   make durable; `commit`: a sync that is the kernel's;
+//!   make durable; `contents`: what is written before a name counts; `commit`: a sync that is the
+//!   kernel's;
 //! * `bypass`: what is about to be changed past the lane, by `questions` to the supervisor;
 //! * `orphan`, `takeover`: the lane without a supervisor;
 //! * `in_signal_handler`: calls of a handler that interrupted another.
@@ -32,6 +33,7 @@ mod bypass;
 mod call_depth;
 mod commit;
 mod config;
+mod contents;
 mod descriptors;
 mod direct_io;
 mod fd_table;
@@ -66,6 +68,7 @@ pub use crate::sys::Frame;
 pub use bypass::{any_absorbed, cloning, executing_past, is_table_in_reach, opened};
 pub use call_depth::{ClientCall, is_inside};
 pub use commit::{commit, commits, is_to_be_committed};
+pub use contents::before_closing;
 pub use descriptors::{
     changed_flags, changing_flags, closing, duplicating, given, hidden_flags, hides_syncs,
     is_in_pool, replacing, sharing, stream_closing, stream_opened, unsharing,

@@ -3,6 +3,7 @@
 use super::{
     call_depth::interrupted,
     config::CONFIG,
+    contents,
     lookup::{AbsorbedNumber, LookedUpFile, absolute, key, ours_at},
     process::{HeldFile, hold, process},
     renamed_files::{PendingRename, add_link, moved, moving},
@@ -79,6 +80,7 @@ pub fn rename(
     to: (c_int, &CStr),
     real: impl FnOnce() -> Result<(), Errno>,
 ) -> Result<(), Errno> {
+    contents::before_rename(from, to);
     let Some(session) = following(&[from, to]) else {
         return real();
     };

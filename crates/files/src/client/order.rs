@@ -59,6 +59,11 @@ pub fn changed_on(device: Option<u64>) {
     }
 }
 
+/// True if the run has absorbed a file on this device.
+pub(super) fn has_logs_on(device: u64) -> bool {
+    page().is_some_and(|page| page.has_logs_on(device))
+}
+
 #[inline]
 fn journal_of(file: &SharedFile) -> Option<&'static JournalOrder> {
     page()?.journal(file.journal.load(Relaxed) as usize)
