@@ -85,7 +85,11 @@ impl Shell for Machine {
             match stream.read(&mut part) {
                 Ok(0) => return Err(format!("the guest's shell ended: {text}").into()),
                 Ok(bytes) => said.extend(&part[..bytes]),
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted
+                    ) => {}
                 Err(error) => return Err(error.into()),
             }
         }

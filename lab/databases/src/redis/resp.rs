@@ -130,6 +130,8 @@ impl Connection {
                 Ok(read) => self.input.extend(&buffer[..read]),
                 Err(e) => match e.kind() {
                     io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => return Ok(None),
+                    // With a limit of time the kernel begins no wait anew after a signal.
+                    io::ErrorKind::Interrupted => {}
                     _ => return Err(e),
                 },
             }
