@@ -267,7 +267,7 @@ need_nats() {
 # need_current_etcd: an etcd that is newer than Debian's, built from its Go module. That replaces some of its own, so it is built as another's dependency.
 need_current_etcd() {
     local version=v3.6.5 go module=$peers/etcd-current
-    "$peers/bin/current/etcd" --version 2>/dev/null | grep -q "Version: ${version#v}" && return 0
+    "$peers/bin/current/etcd" --version 2>/dev/null | grep "Version: ${version#v}" >/dev/null && return 0
     find_go 1.24.9
     say "building etcd $version into $peers/bin/current"
     mkdir -p "$peers/bin/current" "$module"

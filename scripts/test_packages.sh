@@ -77,7 +77,8 @@ done
 
 say "debug symbols, in a package of their own"
 # lines_of PROGRAM FUNCTION FILES: gdb knows the function's lines in the sources.
-lines_of() { inside gdb -nx -batch -ex "info line $2" "$1" 2>&1 | grep -q "$3"; }
+# All of it is read: who prints to a pipe that is closed fails.
+lines_of() { inside gdb -nx -batch -ex "info line $2" "$1" 2>&1 | grep "$3" >/dev/null; }
 ! lines_of /usr/bin/forebay main crates/cli/src || fail "the command has its own debug symbols"
 inside dpkg -i /root/symbols.deb
 lines_of /usr/bin/forebay main crates/cli/src || fail "gdb finds no line of the command"
