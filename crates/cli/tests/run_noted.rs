@@ -93,6 +93,19 @@ fn a_flash_cache_is_noted_only_while_its_program_runs() {
     assert!(!events.iter().any(is_flash), "{events:?}");
 }
 
+#[test]
+fn a_flash_cache_is_found_when_its_runs_note_is_gone() {
+    let sandbox = Sandbox::new();
+    let line = "run --profile mariadb --flash f --flash-size 16MiB -- sh -c";
+    let script = r#"rm -r run && unset FOREBAY_RUN_DIR && { "$FOREBAY" flash status; "$FOREBAY" status; true; }"#;
+    let mut command = sandbox.command(line);
+    command.arg(script).env("FOREBAY", FOREBAY);
+    let ran = command.env("FOREBAY_RUN_DIR", sandbox.file("run")).output();
+    let said = Ran::of(ran.unwrap()).ok().text();
+    let cache = format!("the flash cache {}", sandbox.file("f").display());
+    assert_eq!(said.matches(&cache).count(), 2, "{said}");
+}
+
 /// Absorbs a log, lets what started it be killed, and goes on until the status says that the
 /// program has ended.
 const LEFT: &str = r#"

@@ -390,3 +390,110 @@ fn root_sees_other_users_runs_with_all_and_nobody_else_does() {
     kill(child_of(run.id()));
     run.wait().unwrap();
 }
+
+/// True where no other run's table lies in /dev/shm. Otherwise runs this test once more where that
+/// is so, as root.
+fn has_tables_of_its_own(test: &str) -> bool {
+    const ALONE: &str = "TEST_HAS_TABLES_OF_ITS_OWN";
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let own = r#"mount -t tmpfs none /dev/shm && exec "$@""#;
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", own, "sh"]);
+    command.arg(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", test, "--nocapture"])
+        .env(ALONE, "");
+    match rustix::process::geteuid().is_root() {
+        true => Ran::of(command.output().unwrap()).ok(),
+        false => {
+            println!("skipped: needs root");
+            return false;
+        }
+    };
+    false
+}
+
+/// Writes to a log in the background until there is `enough`, and then says how often.
+const COUNTED: &str = r#"
+import threading
+fd = log("a.log")
+def go_on():
+    count = 1
+    while not os.path.exists("enough"):
+        written(fd)
+        count += 1
+        time.sleep(0.005)
+    with open("counted", "w") as counted:
+        counted.write(str(count))
+    os.rename("counted", "count")
+threading.Thread(target=go_on, daemon=True).start()
+"#;
+
+/// Promise (files): Where two versions of Forebay run side by side, a run is shown by both, no file
+/// is absorbed by both, and nothing acknowledged is lost.
+#[test]
+fn two_versions_side_by_side_do_each_others_files_no_harm() {
+    // Other tests' runs would meet the other version, too.
+    if !has_tables_of_its_own("two_versions_side_by_side_do_each_others_files_no_harm") {
+        return;
+    }
+    let world = World::new();
+    let mut old = world.begin("", COUNTED);
+    let ran = |command: &mut Command| {
+        let command = command.env("FOREBAY_BROKEN", "next-version");
+        Ran::of(command.output().unwrap())
+    };
+    let shown = ran(&mut world.forebay("status"));
+    let log = world.0.file("a.log").display().to_string();
+    let silent = format!("forebay {} does not answer", old.id());
+    let said = format!("{}{}", shown.text(), shown.stderr);
+    assert!(said.contains(&log) && !said.contains(&silent), "{said}");
+
+    // A new run has its own files, and is refused those of the old one.
+    let both =
+        "log('b.log')\ntry:\n    log('a.log')\nexcept OSError as error:\n    print(error.errno)";
+    let pool = "pool create q --emulated --size 6MiB --segment-size 1MiB";
+    world.0.run(pool).ok();
+    let options = "run --pool q --absorb *.log --explain --";
+    let mut command = world.forebay(&format!("{options} python3 -c"));
+    let new = ran(command.arg(format!("{BEGIN}{both}"))).ok();
+    assert_eq!(new.text(), "5\n", "{}", new.stderr);
+    for words in [
+        "cannot be opened for writing",
+        "another version of forebay",
+        "/b.log",
+    ] {
+        assert!(new.stderr.contains(words), "{words}: {}", new.stderr);
+    }
+
+    // A new library under an old supervisor: its logs are plain.
+    let line = format!("{options} env FOREBAY_BROKEN=next-version python3 -c");
+    let mut command = world.forebay(&line);
+    let command = command.arg(format!("{BEGIN}log('c.log')"));
+    let mixed = Ran::of(command.output().unwrap()).ok().stderr;
+    for words in [
+        "the library speaks version",
+        "of one release",
+        "nothing was absorbed",
+    ] {
+        assert!(mixed.contains(words), "{words}: {mixed}");
+    }
+    fs::write(world.0.file("enough"), "").unwrap();
+    world.until("counted", || world.0.file("count").exists());
+    kill(child_of(old.id()));
+    old.wait().unwrap();
+    let count: u64 = fs::read_to_string(world.0.file("count"))
+        .unwrap()
+        .parse()
+        .unwrap();
+    for (name, count) in [("a.log", count), ("b.log", 1), ("c.log", 1)] {
+        let size = fs::metadata(world.0.file(name)).unwrap().len();
+        assert_eq!(size, 100 * count, "{name}");
+    }
+    for pool in ["p", "q"] {
+        let check = world.0.json(&format!("pool check {pool} --json"));
+        assert!(check["lanes"].as_array().unwrap().is_empty(), "{check}");
+    }
+}

@@ -66,6 +66,12 @@ pub(crate) const SHARED_DIR: &str = "/dev/shm";
 /// Whoever raises it raises [`wire::VERSION`](crate::wire::VERSION): a library that does not know
 /// the table of its supervisor would follow no change of what is absorbed.
 const MAGIC: u64 = u64::from_be_bytes(*b"absorb\0\x04");
+
+/// That of the tables that this process makes and knows: a test may want two releases.
+fn magic() -> u64 {
+    MAGIC + u64::from(forebay_pool::fault_enabled!("next-version"))
+}
+
 /// Bytes of a page of memory at most: aarch64 has kernels with 16 and with 64 KiB.
 const PAGE_MAX: usize = 64 << 10;
 /// Entries: as many as a run absorbs files, and some, so that the next part begins where a page
@@ -159,7 +165,7 @@ impl TablePage {
     /// True if it is a table of this layout and of this boot.
     pub(crate) fn is_of(&self, boot: Uuid) -> bool {
         let (high, low) = boot.as_u64_pair();
-        self.magic.load(Acquire) == MAGIC
+        self.magic.load(Acquire) == magic()
             && self.boot[0].load(Relaxed) == high
             && self.boot[1].load(Relaxed) == low
     }
@@ -285,7 +291,7 @@ impl TableView {
     pub(crate) fn of(fd: BorrowedFd<'_>) -> Result<Self, Errno> {
         sys::lock_shared(fd)?;
         let view = Self(Mapped::map_as(fd, ProtFlags::READ)?);
-        (view.magic.load(Acquire) == MAGIC)
+        (view.magic.load(Acquire) == magic())
             .then_some(view)
             .ok_or(Errno::INVAL)
     }
@@ -298,7 +304,7 @@ impl TableView {
         let is_whole = sys::stat_of(&fd)
             .is_ok_and(|stat| stat.st_size.unsigned_abs() >= size_of::<TablePage>() as u64);
         let view = Self(Mapped::map(fd.as_fd()).ok().filter(|_| is_whole)?);
-        let is_it = view.magic.load(Acquire) == MAGIC && view.socket() == self.socket();
+        let is_it = view.magic.load(Acquire) == magic() && view.socket() == self.socket();
         is_it.then_some(view)
     }
 
@@ -434,7 +440,7 @@ impl AbsorbedTable {
             let _ = page.name.set(socket) && page.run_dir.set(run_dir);
             let page = Arc::new(page);
             let life = live(&page)?;
-            page.magic.store(MAGIC, Release);
+            page.magic.store(magic(), Release);
             Ok((page, life))
         };
         match begin() {

@@ -20,6 +20,12 @@ use uuid::Uuid;
 
 /// Version of the messages, the shared page, the table of absorbed files and the records.
 pub const VERSION: u32 = 5;
+
+/// The version that this process speaks: [`VERSION`], or the next one if a test wants two releases.
+pub(crate) fn version() -> u32 {
+    VERSION + u32::from(forebay_pool::fault_enabled!("next-version"))
+}
+
 /// Bytes of a message at most.
 const MESSAGE_MAX: usize = 160 << 10;
 /// Descriptors in a message at most.
@@ -32,7 +38,7 @@ pub enum ClientRequest {
     /// The first message of a process that is to be a member of the run. Answer:
     /// [`SupervisorAnswer::Welcome`].
     Hello {
-        /// [`VERSION`].
+        /// [`version`].
         version: u32,
         /// The secret from the environment.
         token: Uuid,

@@ -1,7 +1,7 @@
 //! The tables that lie in a directory, as copies: their owners cannot take memory away under those
 //! who look.
 
-use super::{MAGIC, TableView, open_table};
+use super::{TableView, magic, open_table};
 use crate::{
     processes::{self, MappingProcess},
     run_files::TABLE_PREFIX,
@@ -57,16 +57,16 @@ impl StrangeTable {
         let mut head = [0; HEAD];
         let read = rustix::io::pread(&fd, &mut head, 0).ok()?;
         let (words, _) = head.as_chunks::<{ size_of::<u64>() }>();
-        let [magic, high, low] = *words else {
+        let [its, high, low] = *words else {
             return None;
         };
-        let magic = u64::from_ne_bytes(magic);
-        let is_strange = magic >> 8 == MAGIC >> 8 && magic != MAGIC;
+        let (its, own) = (u64::from_ne_bytes(its), magic());
+        let is_strange = its >> 8 == own >> 8 && its != own;
         let its_boot = (u64::from_ne_bytes(high), u64::from_ne_bytes(low));
         let is_it = read == HEAD && is_strange && its_boot == boot.as_u64_pair();
         is_it.then_some(Self {
             file: fd,
-            has_locks: magic & 0xFF >= FIRST_LOCKED,
+            has_locks: its & 0xFF >= FIRST_LOCKED,
         })
     }
 
@@ -111,7 +111,7 @@ pub(crate) fn strange_of_users(
 #[cfg(test)]
 pub(crate) fn head_of_another_layout(boot: Uuid) -> Vec<u8> {
     let (high, low) = boot.as_u64_pair();
-    let words = [MAGIC ^ 0x80, high, low];
+    let words = [magic() ^ 0x80, high, low];
     words.map(u64::to_ne_bytes).concat()
 }
 

@@ -3,7 +3,7 @@
 
 use crate::{
     shared::LOOK,
-    wire::{self, ClientRequest, SupervisorAnswer, VERSION},
+    wire::{self, ClientRequest, SupervisorAnswer},
 };
 use rustix::{
     io::Errno,
@@ -48,7 +48,7 @@ impl SupervisorAddress {
     /// again.
     pub(super) fn ask_welcome(&self) -> Result<(OwnedFd, SupervisorAnswer, Vec<OwnedFd>), Errno> {
         let hello = ClientRequest::Hello {
-            version: VERSION,
+            version: wire::version(),
             token: self.token,
         };
         let mut attempts = 0..WELCOME_ATTEMPTS;

@@ -8,7 +8,7 @@
 use super::{SupervisorState, child_agents, member};
 use crate::{
     sys,
-    wire::{self, ClientRequest, SupervisorAnswer, VERSION},
+    wire::{self, ClientRequest, SupervisorAnswer},
 };
 use parking_lot::Mutex;
 use rustix::{
@@ -160,11 +160,12 @@ fn serve(
     let mut along: Vec<OwnedFd> = Vec::new();
     let answer = match first {
         ClientRequest::Hello { version, token } if known(token) => {
-            if version == VERSION {
+            let own = wire::version();
+            if version == own {
                 return member::handshake(shared, &Arc::new(connection), (pid, uid));
             }
             let reason = format!(
-                "the library speaks version {version}, the supervisor {VERSION}: install forebay and libforebay.so of one release"
+                "the library speaks version {version}, the supervisor {own}: install forebay and libforebay.so of one release"
             );
             SupervisorAnswer::Refused { reason }
         }
