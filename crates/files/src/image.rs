@@ -88,7 +88,7 @@ fn is_there(file: &File, at: u64, bytes: &[u8]) -> io::Result<bool> {
 
 /// True if the file has nothing but zeros in `range`, which lies before its end. Holes are not
 /// read: they may be large.
-fn is_zero(file: &File, mut range: Range<u64>) -> io::Result<bool> {
+pub(crate) fn is_zero(file: &File, mut range: Range<u64>) -> io::Result<bool> {
     let mut found = vec![0; CHUNK];
     while range.start < range.end {
         match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(range.start)) {

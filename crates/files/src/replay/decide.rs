@@ -4,6 +4,7 @@
 //! |---|---|
 //! | holds what the lane says | it is synced; if a sync of it failed, or may have in this boot, the same bytes are written first |
 //! | holds something else, and was not changed after the last record | the lane's records are written |
+//! | the same, or holds what the lane says, and ends in zeros that no record wrote | and the zeros are cut off, in another boot |
 //! | holds something else, in this boot, its mount was there all the time, and no sync of it failed | it is the truth: synced |
 //! | was changed later | refused |
 //! | is shorter than it was before the first record, and was not cut | refused: it is an older copy |
@@ -20,12 +21,17 @@ use super::{
     options::RecoverOptions,
 };
 use crate::{
-    FilesError, directories::open_directory, identity, image::FileImage, lane_label::LabelMark,
+    FilesError,
+    directories::open_directory,
+    identity,
+    image::{FileImage, is_zero},
+    lane_label::LabelMark,
     record::slack,
 };
 use rustix::{fs::OFlags, io::Errno};
 use std::{
     fs::File,
+    io,
     os::{
         fd::{AsFd, OwnedFd},
         unix::fs::MetadataExt,
@@ -91,6 +97,8 @@ pub(super) struct TargetFile {
     pub(super) modified: Duration,
     /// A replay that was cut changed it and did not finish.
     pub(super) is_ours: bool,
+    /// The size that it is to get: behind that, it has zeros of no record.
+    pub(super) ends_at: Option<u64>,
 }
 
 impl TargetFile {
@@ -117,6 +125,7 @@ impl TargetFile {
             accessed: (meta.atime(), meta.atime_nsec()),
             modified,
             is_ours: false,
+            ends_at: None,
         })
     }
 }
@@ -150,10 +159,16 @@ impl RecoverySituation<'_> {
                 "{path} was being recovered when that was cut: end the program, then `forebay recover` goes on with it"
             )));
         }
-        let is_in = target.is_readable
-            && FileImage::of(&file.changes)
-                .is_in(&target.file)
-                .map_err(FilesError::io(format!("reading {path}")))?;
+        let reading = FilesError::io(format!("reading {path}"));
+        let look = || -> io::Result<(bool, Option<u64>)> {
+            let is_in = target.is_readable && FileImage::of(&file.changes).is_in(&target.file)?;
+            Ok((is_in, self.zeros_from(file, &target)?))
+        };
+        let (is_in, ends_at) = look().map_err(reading)?;
+        let target = TargetFile { ends_at, ..target };
+        if is_in && ends_at.is_some() {
+            return Ok(FilePlan::Write(target));
+        }
         if is_in {
             let again = match self.mark {
                 // The sync may have failed in this boot, though the lane is of an earlier one: a
@@ -167,6 +182,22 @@ impl RecoverySituation<'_> {
             return Ok(FilePlan::Sync(target, again));
         }
         Ok(self.differs(file, mount, target))
+    }
+
+    /// Where the file is to end, if it has nothing but zeros behind that. Of an append that no
+    /// record has, and no sync acknowledged, the file system may have committed the size and not
+    /// the bytes, and programs refuse a log that ends in zeros.
+    fn zeros_from(&self, file: &LoggedFile<'_>, target: &TargetFile) -> io::Result<Option<u64>> {
+        let is_later = file.changed_later(target.modified, slack(self.on_disk));
+        let may_be_seen = target.is_readable && !file.is_touched;
+        if self.same_boot || !may_be_seen || (is_later.is_some() && !target.is_ours) {
+            return Ok(None);
+        }
+        let size = target.file.metadata()?.len();
+        match file.size().filter(|known| *known < size) {
+            Some(known) if is_zero(&target.file, known..size)? => Ok(Some(known)),
+            _ => Ok(None),
+        }
     }
 
     /// The file holds something else than the lane says.

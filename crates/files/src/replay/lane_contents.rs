@@ -37,6 +37,8 @@ pub(super) struct LoggedFile<'a> {
     /// The size that it had before a write of which the lane says so, if it was not truncated in
     /// the records before: then the disk may have more of it than that.
     pub(super) grows_from: Option<u64>,
+    /// The largest of the sizes that the lane says it had; none once it lacks one.
+    said_size: Option<u64>,
     /// Writes and truncations, in order.
     pub(super) changes: Vec<(PayloadHead, FileChange<'a>)>,
     /// Log addresses of the last of them: those that follow a change of metadata which no sync had
@@ -66,6 +68,7 @@ impl<'a> LoggedFile<'a> {
             gone: LoggedNameLoss::No,
             had: None,
             grows_from: None,
+            said_size: Some(0),
             changes: Vec::new(),
             is_touched: false,
             held: Vec::new(),
@@ -135,6 +138,19 @@ impl<'a> LoggedFile<'a> {
         (self.had).filter(|had| size < *had && !self.is_truncated())
     }
 
+    /// The size that its last record left, if nothing has truncated it.
+    pub(super) fn size(&self) -> Option<u64> {
+        let ends = self
+            .changes
+            .iter()
+            .filter_map(|(head, change)| match change {
+                FileChange::Write(bytes) => Some(head.at + bytes.len() as u64),
+                _ => None,
+            });
+        let said = self.said_size.filter(|_| !self.is_truncated())?;
+        Some(ends.fold(said, u64::max))
+    }
+
     fn is_truncated(&self) -> bool {
         (self.changes.iter()).any(|(_, change)| *change == FileChange::Truncate)
     }
@@ -159,6 +175,7 @@ impl<'a> LoggedFile<'a> {
             FileChange::File {
                 path, had, ahead, ..
             } => {
+                self.said_size = self.said_size.zip(had).map(|(a, b)| a.max(b));
                 self.grows_from = (self.grows_from).or(had.filter(|_| !self.is_truncated()));
                 self.known.extend(ahead.map(Duration::from_nanos));
                 self.mount = (head.at != 0).then_some(head.at).or(self.mount);

@@ -225,7 +225,7 @@ impl<'a> LaneWork<'a> {
                 Err(_) => return Err(errno.into()),
             },
         };
-        let accessed = target.accessed;
+        let (accessed, ends_at) = (target.accessed, target.ends_at);
         drop(target);
         // Kept until it is synced and closed.
         if self.takes_over && !sys::take_lease(open.as_fd()) {
@@ -239,6 +239,10 @@ impl<'a> LaneWork<'a> {
             self.beat()?;
             apply(open.as_fd(), *head, *change)?;
             failpoint!("files:replay");
+            failpoint!("replay:step");
+        }
+        if let Some(size) = ends_at {
+            rustix::fs::ftruncate(&open, size)?;
             failpoint!("replay:step");
         }
         self.settle(file, &open, accessed, left)

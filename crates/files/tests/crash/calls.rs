@@ -5,7 +5,11 @@ use crate::{
     APPEND, OTHER_BOOT, RDWR,
     common::{Lab, SEGMENT, content, holds},
 };
-use std::fs;
+use std::{
+    fs::{self, File},
+    io::Write,
+    time::Duration,
+};
 
 #[test]
 fn a_file_written_to_without_a_name_lets_others_be_replayed() {
@@ -96,6 +100,47 @@ fn what_was_written_before_the_first_sync_is_no_clones() {
         assert!(found[8000..17_500] == [content(3, 9000), content(4, 500)].concat());
         assert!(found[..8000] == content(1, 9000)[..8000]);
         assert!(found[17_500..] == content(2, 31_000)[8500..]);
+    }
+}
+
+/// Promise (recovery): After a power cut a log ends where its last record does, though the disk has
+/// the size of an append that no sync acknowledged, and zeros in the place of its bytes.
+#[test]
+fn zeros_of_an_unacknowledged_append_are_cut_off() {
+    let written = content(1, 3000);
+    let zeros = |bytes| vec![0; bytes];
+    // What the disk has, its time, the boot, and what is there after the recovery.
+    let before = Duration::ZERO;
+    let later = Duration::from_secs(60);
+    let ends = [
+        ([&written[..], &zeros(130)], before, true, 3000),
+        ([&written[..1000], &zeros(2130)], before, true, 3000),
+        // Not where it is something else that was not acknowledged.
+        ([&written[..], b"\0\0\0begun"], before, true, 3008),
+        // Nor where others may have put them there.
+        ([&written[..], &zeros(130)], later, true, 3130),
+        ([&written[..], &zeros(130)], before, false, 3130),
+    ];
+    for (on_disk, later, is_other_boot, size) in ends {
+        let lab = Lab::new();
+        let (mut run, path) = lab.run_with_log(APPEND);
+        run.call("write a 1 3000").unwrap();
+        run.kill_both();
+        let modified = fs::metadata(&path).unwrap().modified().unwrap();
+        let disk = on_disk.concat();
+        let put_on_disk = || {
+            let mut file = File::options().write(true).open(&path).unwrap();
+            file.write_all(&disk).unwrap();
+            file.set_modified(modified + later).unwrap();
+        };
+        put_on_disk();
+        let boot = is_other_boot.then_some(OTHER_BOOT);
+        // However often it is cut, and then not.
+        let cuts = (1..30).take_while(|steps| lab.cut(boot, *steps)).count();
+        assert!(cuts < 29 && lab.lanes() == 0);
+        let found = fs::read(&path).unwrap();
+        assert_eq!(found.len(), size, "after {cuts} cuts");
+        assert!(found[..3000] == written);
     }
 }
 
