@@ -76,6 +76,10 @@ impl Keys {
         }
     }
 
+    pub(super) fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
     pub(super) fn shared(&self) -> &StoreCore {
         self.snapshot.shared()
     }

@@ -15,6 +15,7 @@ use super::{Snapshot, Store, Value, range::ScanRange};
 use crate::{
     error::StoreError,
     index::{IndexEntry, RecordAddress},
+    keyspace::user_key,
 };
 use keys::Keys;
 use std::{collections::VecDeque, ops::RangeBounds};
@@ -27,6 +28,8 @@ const AHEAD_BYTES: u64 = 4 << 20;
 /// An iterator over keys and values, in key order. After an error it ends.
 pub struct Scan {
     keys: Keys,
+    /// Values may have expired when its snapshot was taken: they are passed over.
+    expires: bool,
     /// Keys that are not given yet.
     ahead: VecDeque<(IndexEntry, ValuePrefetch)>,
     ahead_next: usize,
@@ -59,7 +62,7 @@ impl Store {
     /// # }
     /// ```
     pub fn scan(&self, range: ScanRange) -> Result<Scan, StoreError> {
-        Ok(Scan::new(Snapshot::new(&self.shared)?, range))
+        Scan::new(Snapshot::new(&self.shared)?, range)
     }
 
     /// The keys between two bounds as of now, in order. All keys: [`ScanRange::all`].
@@ -112,7 +115,7 @@ impl Snapshot {
     /// I/O errors and damage.
     pub fn scan(&self, range: ScanRange) -> Result<Scan, StoreError> {
         self.shared().check_process()?;
-        Ok(Scan::new(self.clone(), range))
+        Scan::new(self.clone(), range)
     }
 
     /// As [`Store::range`], as of the snapshot.
@@ -133,12 +136,29 @@ impl Snapshot {
 }
 
 impl Scan {
-    pub(super) fn new(snapshot: Snapshot, range: ScanRange) -> Self {
+    /// The keys of this range of the snapshot's keyspace.
+    pub(super) fn new(snapshot: Snapshot, range: ScanRange) -> Result<Self, StoreError> {
+        let id = snapshot.keyspace_id()?;
+        Ok(Self::stored(snapshot, range.stored(id)))
+    }
+
+    /// The stored keys of this range, of whichever keyspace.
+    pub(super) fn stored(snapshot: Snapshot, range: ScanRange) -> Self {
+        let expires = range.may_expire() && snapshot.shared().keyspaces().ttl_least_ms().is_some();
         Self {
             keys: Keys::new(snapshot, range),
+            expires,
             ahead: VecDeque::new(),
             ahead_next: AHEAD.0,
             failed: false,
+        }
+    }
+
+    /// All stored keys, expired or not; their values are not read.
+    pub(super) fn everything(snapshot: Snapshot) -> Self {
+        Self {
+            expires: false,
+            ..Self::stored(snapshot, ScanRange::all().keys_only())
         }
     }
 
@@ -203,12 +223,48 @@ impl Scan {
         }
     }
 
-    /// The next key and where its value is, which is not read.
+    /// The next stored key and where its value is, which is not read.
     pub(super) fn next_address(&mut self) -> Result<Option<IndexEntry>, StoreError> {
-        if self.ahead.is_empty() {
-            self.read_ahead()?;
+        loop {
+            if self.ahead.is_empty() {
+                self.read_ahead()?;
+            }
+            match self.ahead.pop_front() {
+                Some(((key, at), _)) if !self.is_there(&key, at)? => {}
+                next => return Ok(next.map(|(found, _)| found)),
+            }
         }
-        Ok(self.ahead.pop_front().map(|(found, _)| found))
+    }
+
+    /// True if the value there has not expired.
+    fn is_there(&self, key: &[u8], address: RecordAddress) -> Result<bool, StoreError> {
+        match self.expires {
+            false => Ok(true),
+            true => {
+                let snapshot = self.keys.snapshot();
+                (snapshot.shared()).is_alive_at(key, address, snapshot.time())
+            }
+        }
+    }
+
+    /// The next stored key with its value.
+    pub(super) fn next_stored(&mut self) -> Result<Option<(Vec<u8>, Value)>, StoreError> {
+        if self.expires && self.keys.only() {
+            let found = self.next_address()?;
+            self.keys.snapshot().keyspace_id()?;
+            return Ok(found.map(|(key, _)| (key, Value::default())));
+        }
+        loop {
+            match self.next_pair()? {
+                Some((_, value)) if !self.keys.snapshot().is_alive(value.expiry()) => {}
+                None => {
+                    // Of a keyspace that is being dropped some were missed.
+                    self.keys.snapshot().keyspace_id()?;
+                    return Ok(None);
+                }
+                next => return Ok(next),
+            }
+        }
     }
 
     fn next_pair(&mut self) -> Result<Option<(Vec<u8>, Value)>, StoreError> {
@@ -245,8 +301,9 @@ impl Iterator for Scan {
             return None;
         }
         let own = self.keys.shared().check_process();
-        let pair = own.and_then(|()| self.next_pair());
+        let pair = own.and_then(|()| self.next_stored());
         self.failed = pair.is_err();
+        let pair = pair.map(|pair| pair.map(|(key, value)| (user_key(key), value)));
         pair.transpose()
     }
 }
