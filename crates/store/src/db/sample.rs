@@ -149,9 +149,7 @@ impl StoreCore {
         let view = self.view.load_full();
         sample.ops.retain(|SampledOp { key, address, .. }| {
             let leads = || view.find(self.hash(key), key);
-            let is_live = !self.keyspaces().is_dead(key)
-                && leads().map_or(true, |found| found == Some(*address));
-            is_live
+            !self.keyspaces().is_dead(key) && leads().map_or(true, |found| found == Some(*address))
         });
         // What has expired may be there again when the clock is set back.
         let alive = (sample.ops.iter()).filter(|op| self.is_alive(op.expiry));

@@ -203,7 +203,7 @@ impl Merge {
                 *budget = budget.saturating_sub(1);
             }
             let is_dead = self.maker.keyspaces.is_dead(&entry.key.user_key);
-            if !is_dead && !(self.drop_tombstones && entry.is_tombstone()) {
+            if !(is_dead || self.drop_tombstones && entry.is_tombstone()) {
                 writer.add_entry(entry)?;
             }
         }
