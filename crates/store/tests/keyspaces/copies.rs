@@ -39,10 +39,17 @@ fn readers_and_copies_have_the_keyspaces() {
         snapshot.keyspace("gone"),
         Err(StoreError::NoKeyspace { .. })
     ));
+    let some = [7u32, 2000].map(u32::to_be_bytes);
     for name in ["owners", "sessions"] {
         let found = snapshot.keyspace(name).unwrap();
         assert_eq!(found.scan(ScanRange::all()).unwrap().count(), 2000);
+        let values = found.multi_get(some).unwrap();
+        assert!(values[0].is_some() && values[1].is_none());
+        let mut scan = found.scan(ScanRange::all()).unwrap();
+        scan.seek_back(1000u32.to_be_bytes());
+        assert_eq!(scan.rev().count(), 1001);
     }
+    assert!(reader.multi_get(some).unwrap().iter().all(Option::is_none));
     assert_eq!(reader.scan(ScanRange::all()).unwrap().count(), 0);
     let fsync = clock.options(tiny(Durability::Fsync));
     for path in [copy, backup.into()] {

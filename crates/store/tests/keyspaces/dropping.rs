@@ -40,6 +40,10 @@ fn nothing_of_a_dropped_keyspace_is_read_or_written() {
     let snapshot = one.snapshot().unwrap();
     let mut scan = one.scan(ScanRange::all()).unwrap();
     assert!(scan.next().unwrap().is_ok());
+    let begun = || one.scan(ScanRange::all()).unwrap();
+    let (mut back, mut sought, mut of_keys) = (begun(), begun(), begun());
+    assert!(back.next_back().unwrap().is_ok() && back.next().unwrap().is_ok());
+    assert!(sought.next().unwrap().is_ok() && of_keys.next_back().unwrap().is_ok());
     let mut batch = store.batch();
     batch.put_in(&one, "key", "value").unwrap();
     batch.put("key", "value").unwrap();
@@ -55,6 +59,12 @@ fn nothing_of_a_dropped_keyspace_is_read_or_written() {
         scan.any(is_dropped),
         "a scan that was begun ends without a word"
     );
+    assert!(back.rev().any(is_dropped), "a scan's other end does");
+    sought.seek_back(500u32.to_be_bytes());
+    assert!(sought.any(is_dropped), "a scan that sought a key does");
+    of_keys.seek(u32::MAX.to_be_bytes());
+    assert!(of_keys.next_back().is_some_and(is_dropped));
+    assert!(is_dropped(snapshot.multi_get(["key"])) && is_dropped(one.multi_get(["key"])));
     assert!(is_dropped(store.write(&batch)) && is_dropped(tx.commit()));
     assert!(!store.contains_key("key").unwrap());
     assert!(matches!(

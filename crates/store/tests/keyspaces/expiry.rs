@@ -42,9 +42,15 @@ fn a_value_is_there_for_its_time_and_no_longer() {
         let mut backwards = keys(sessions.scan(only).unwrap());
         backwards.reverse();
         assert_eq!(scanned, backwards);
+        let mut from_both = sessions.scan(ScanRange::all()).unwrap();
+        let last = from_both.next_back().map(|pair| pair.unwrap().0);
+        assert_eq!(last.as_ref(), scanned.last());
+        assert_eq!(keys(from_both), scanned[..scanned.len() - 1]);
+        let values = sessions.multi_get(all).unwrap();
         let mut buffer = Vec::new();
-        for key in all {
+        for (key, value) in all.into_iter().zip(values) {
             let found = scanned.contains(&key.as_bytes().to_vec());
+            assert_eq!(value.is_some(), found);
             assert_eq!(sessions.contains_key(key).unwrap(), found);
             assert_eq!(sessions.get(key).unwrap().is_some(), found);
             assert_eq!(

@@ -8,6 +8,7 @@ mod common;
 mod copies;
 mod crashes;
 mod dropping;
+mod ends;
 mod expiry;
 mod model;
 mod opening;

@@ -2,10 +2,11 @@
 
 use crate::{
     TestClock,
-    common::{Bench, VARIANTS, tiny, within},
+    common::{Bench, Rng, VARIANTS, tiny, within},
+    ends::{Pair, move_about},
 };
 use forebay_store::{
-    Durability, KeyspaceOptions, ScanRange, Snapshot, Store, StoreError, StoreOptions,
+    Durability, KeyspaceOptions, ScanRange, Snapshot, Store, StoreError, StoreOptions, Value,
 };
 use proptest::{prelude::*, test_runner::FileFailurePersistence};
 use std::{collections::BTreeMap, time::Duration};
@@ -35,7 +36,7 @@ enum Step {
     Reopen(usize, bool),
 }
 
-fn key(number: u8) -> Vec<u8> {
+pub fn key(number: u8) -> Vec<u8> {
     let starts: [&[u8]; 5] = [b"k", b"\xff", b"\xff\0", b"\xff\x01\0\0\0\x01", b"\xfe\xff"];
     [starts[usize::from(number) % starts.len()], &[number / 8]].concat()
 }
@@ -85,6 +86,7 @@ struct World {
     snapshots: Vec<(Snapshot, Model, u64)>,
     drops: [u32; NAMES.len()],
     dropped_at: Vec<[u32; NAMES.len()]>,
+    rng: Rng,
 }
 
 fn options_of(number: usize) -> KeyspaceOptions {
@@ -106,7 +108,7 @@ impl World {
     }
 
     /// What the model has in a keyspace at a time.
-    fn alive(model: &Model, number: usize, time: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
+    fn alive(model: &Model, number: usize, time: u64) -> Vec<Pair> {
         let of_it = model.iter().filter(|((of, _), (_, expiry))| {
             *of == number && expiry.is_none_or(|expiry| time < expiry)
         });
@@ -115,27 +117,44 @@ impl World {
             .collect()
     }
 
-    fn scan(snapshot: &Snapshot, number: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
-        let of_it = match number {
-            0 => snapshot.keyspace(None).unwrap(),
-            _ => snapshot.keyspace(NAMES[number]).unwrap(),
-        };
-        let all = of_it.scan(ScanRange::all()).unwrap();
+    fn scan(snapshot: &Snapshot) -> Vec<Pair> {
+        let all = snapshot.scan(ScanRange::all()).unwrap();
         all.map(|pair| pair.map(|(key, value)| (key, value.into_vec())).unwrap())
             .collect()
     }
 
-    fn check(&self) {
+    /// A snapshot has these pairs in a keyspace: by scans in all ways, and by several keys at once.
+    fn check_snapshot(snapshot: &Snapshot, number: usize, expected: &[Pair], rng: &mut Rng) {
+        let of_it = match number {
+            0 => snapshot.keyspace(None).unwrap(),
+            _ => snapshot.keyspace(NAMES[number]).unwrap(),
+        };
+        assert!(Self::scan(&of_it) == expected, "{}", NAMES[number]);
+        move_about(&of_it, expected, rng);
+        Self::check_values(of_it.multi_get((0..=u8::MAX).map(key)), expected);
+    }
+
+    /// What `multi_get` gave of all keys.
+    fn check_values(found: Result<Vec<Option<Value>>, StoreError>, expected: &[Pair]) {
+        for (key, found) in (0..=u8::MAX).map(key).zip(found.unwrap()) {
+            let expected = expected.iter().find(|(other, _)| *other == key);
+            assert!(found.as_deref() == expected.map(|(_, value)| &value[..]));
+        }
+    }
+
+    fn check(&mut self) {
         let (store, now) = (self.store.as_ref().unwrap(), self.clock.now());
         let snapshot = store.snapshot().unwrap();
         for number in 0..NAMES.len() {
             let expected = Self::alive(&self.model, number, now);
-            assert!(
-                Self::scan(&snapshot, number) == expected,
-                "{}",
-                NAMES[number]
-            );
+            Self::check_snapshot(&snapshot, number, &expected, &mut self.rng);
             let of_it = (number > 0).then(|| store.existing_keyspace(NAMES[number]).unwrap());
+            let all = (0..=u8::MAX).map(key);
+            let values = match &of_it {
+                None => store.multi_get(all),
+                Some(it) => it.multi_get(all),
+            };
+            Self::check_values(values, &expected);
             for key in (0..=u8::MAX).map(key) {
                 let expected = expected.iter().find(|(other, _)| *other == key);
                 let (found, there) = match &of_it {
@@ -148,7 +167,8 @@ impl World {
         }
         for ((snapshot, model, time), drops) in self.snapshots.iter().zip(&self.dropped_at) {
             for number in (0..NAMES.len()).filter(|&number| drops[number] == self.drops[number]) {
-                assert!(Self::scan(snapshot, number) == Self::alive(model, number, *time));
+                let expected = Self::alive(model, number, *time);
+                Self::check_snapshot(snapshot, number, &expected, &mut self.rng);
             }
         }
     }
@@ -323,11 +343,12 @@ proptest! {
         max_shrink_iters: 200,
         ..ProptestConfig::default()
     })]
-    /// Promise (store): Keyspaces, values that expire and drops do what a map does, whatever the
-    /// collector, crashes and snapshots do beside them.
+    /// Promise (store): Keyspaces, values that expire and drops do what a map does, by single keys,
+    /// several, and scans from both ends, whatever the collector, crashes and snapshots do beside.
     #[test]
     fn keyspaces_do_what_maps_with_a_clock_do(
         variant in 0..=VARIANTS.len(),
+        seed in any::<u64>(),
         steps in proptest::collection::vec(step(), 15..60),
     ) {
         within(Duration::from_secs(120), "a sequence of operations", move || {
@@ -339,6 +360,7 @@ proptest! {
                 snapshots: Vec::new(),
                 drops: [0; NAMES.len()],
                 dropped_at: Vec::new(),
+                rng: Rng(seed),
             };
             world.store = Some(world.bench.open(&world.options(variant)));
             world.open_keyspaces();
