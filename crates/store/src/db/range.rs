@@ -150,7 +150,7 @@ impl ScanRange {
     }
 
     /// The part of it from `key` on, in its direction.
-    pub(super) fn from_key(&self, key: &[u8]) -> Self {
+    pub(super) fn part_from(&self, key: &[u8]) -> Self {
         match self.reversed {
             true => self.not_above(key),
             false => self.not_below(key),
@@ -158,7 +158,7 @@ impl ScanRange {
     }
 
     /// The part of it up to `key`, in its direction.
-    pub(super) fn up_to_key(&self, key: &[u8]) -> Self {
+    pub(super) fn part_up_to(&self, key: &[u8]) -> Self {
         match self.reversed {
             true => self.not_below(key),
             false => self.not_above(key),

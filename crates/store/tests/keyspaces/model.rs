@@ -145,10 +145,10 @@ impl World {
     fn check(&mut self) {
         let (store, now) = (self.store.as_ref().unwrap(), self.clock.now());
         let snapshot = store.snapshot().unwrap();
-        for number in 0..NAMES.len() {
+        for (number, name) in NAMES.into_iter().enumerate() {
             let expected = Self::alive(&self.model, number, now);
             Self::check_snapshot(&snapshot, number, &expected, &mut self.rng);
-            let of_it = (number > 0).then(|| store.existing_keyspace(NAMES[number]).unwrap());
+            let of_it = (number > 0).then(|| store.existing_keyspace(name).unwrap());
             let all = (0..=u8::MAX).map(key);
             let values = match &of_it {
                 None => store.multi_get(all),
@@ -248,8 +248,8 @@ impl World {
 
     fn open_keyspaces(&self) {
         let store = self.store.as_ref().unwrap();
-        for number in 1..NAMES.len() {
-            store.keyspace(NAMES[number], options_of(number)).unwrap();
+        for (number, name) in NAMES.into_iter().enumerate().skip(1) {
+            store.keyspace(name, options_of(number)).unwrap();
         }
     }
 

@@ -212,7 +212,7 @@ impl Scan {
         if goes_on && self.front.keys().range().far() == range.far() && self.front.skip_to(key) {
             return;
         }
-        let left = range.from_key(key);
+        let left = range.part_from(key);
         self.begin(left);
     }
 
@@ -236,7 +236,7 @@ impl Scan {
         let (id, mut room) = (self.front.keys().keyspace_number(), KeyRoom::new());
         let key = id.stored(key.as_ref(), &mut room);
         let range = self.range.get_or_insert_with(|| self.front.whole_range());
-        let left = range.up_to_key(key);
+        let left = range.part_up_to(key);
         self.begin(left);
     }
 
