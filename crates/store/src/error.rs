@@ -189,6 +189,32 @@ pub enum StoreError {
         /// What reading it alone would say.
         source: Box<StoreError>,
     },
+    /// The store has no keyspace of that name.
+    #[error(
+        "the store has no keyspace \"{}\"; Store::keyspaces lists those that it has, and Store::keyspace makes one",
+        name.escape_debug()
+    )]
+    NoKeyspace {
+        /// The name.
+        name: String,
+    },
+    /// The keyspace was dropped.
+    #[error(
+        "nothing was done: keyspace \"{}\" was dropped, and what was in it is gone; make one of that name with Store::keyspace, it is another one",
+        name.escape_debug()
+    )]
+    KeyspaceDropped {
+        /// Its name, or its number where that is not known any more.
+        name: String,
+    },
+    /// What was asked of a keyspace cannot be.
+    #[error("keyspace \"{}\": {what}", name.escape_debug())]
+    BadKeyspace {
+        /// Its name.
+        name: String,
+        /// What is wrong, and the remedy.
+        what: String,
+    },
     /// What a reader looks for was there, and the store's owner has removed it since.
     #[error("store {} was changed by the process that has it open while it was read ({what}). Refresh the reader and read again", dir.display())]
     Outdated {
@@ -352,11 +378,11 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
 
 impl StoreError {
     /// The error of one of several keys. One that a refresh of the reader mends is about all.
-    pub(crate) fn of_key(self, key: &[u8]) -> Self {
+    pub(crate) fn of_key(self, key: Vec<u8>) -> Self {
         match self {
             Self::Outdated { .. } => self,
             other => Self::OfKey {
-                key: key.to_vec(),
+                key,
                 source: Box::new(other),
             },
         }

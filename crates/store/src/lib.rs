@@ -79,6 +79,7 @@ pub mod fuzzed;
 #[doc(hidden)]
 pub mod index;
 mod index_error;
+mod keyspace;
 mod large_values;
 mod limits;
 mod log;
@@ -90,11 +91,13 @@ mod salvage;
 mod stats;
 
 pub use db::{
-    Batch, ReadOnlyStore, Scan, ScanRange, Snapshot, Store, Transaction, TransactionScan, Value,
+    Batch, Keyspace, ReadOnlyStore, Scan, ScanRange, Snapshot, Store, Transaction, TransactionScan,
+    Value,
 };
 pub use error::StoreError;
 pub use index::IndexStats;
 pub use index_error::{IndexCause, IndexError};
+pub use keyspace::{KeyspaceInfo, KeyspaceOptions};
 pub use limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use options::{Durability, StoreOptions};
 pub use stats::{

@@ -7,6 +7,7 @@
 use crate::{
     disk::{Disk, HeldDirectory, replace},
     error::StoreError,
+    keyspace::KeyspaceState,
     large_values::ID_MAX,
 };
 use forebay_pool::{
@@ -73,6 +74,9 @@ pub(crate) struct ManifestState {
     /// The index was complete below this address when this was written; what is collected lies
     /// below.
     pub(crate) indexed_to: Lsn,
+    /// The keyspaces beside the default one.
+    #[serde(default, skip_serializing_if = "KeyspaceState::is_empty")]
+    pub(crate) keyspaces: KeyspaceState,
 }
 
 impl ManifestState {
@@ -123,7 +127,7 @@ impl ManifestState {
             }
             end = file.end;
         }
-        None
+        self.keyspaces.flaw()
     }
 }
 
@@ -152,6 +156,7 @@ impl StoreManifest {
             files: Vec::new(),
             retired: Vec::new(),
             indexed_to: 0,
+            keyspaces: KeyspaceState::default(),
         };
         let mut manifest = Self {
             exists: false,

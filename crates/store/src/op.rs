@@ -8,8 +8,12 @@
 //!                      CRC-32C 4 | kind 2 (1, 2 or 3) | key length 2 | body length 4 | key | body
 //!                    the checksum is over the operation behind it, so that one operation is
 //!                    read and checked without its neighbours
+//!
+//! expires (bit 0x200 of a put's or large value's kind)
+//!                    before the value, or the id: milliseconds since the epoch 8
 //! ```
 
+use crate::keyspace::is_marked;
 use forebay_pool::{
     Record, crc32c,
     format::record::{self, HEADER, InvalidRecord},
@@ -26,14 +30,30 @@ pub(crate) const KIND_LARGE: u16 = 3;
 /// Record kind: several operations, all or nothing.
 pub(crate) const KIND_BATCH: u16 = 4;
 
+/// Bit of a put's or large value's kind: when it expires stands before the rest of its body.
+pub(crate) const EXPIRES: u16 = 0x200;
+/// Bytes of that.
+pub(crate) const EXPIRY: usize = 8;
+
 /// Bytes of the key length that starts a single operation's payload.
 pub(crate) const KEY_LENGTH: usize = 2;
 /// Bytes of an operation's header within a batch.
 pub(crate) const BATCH_OP_HEADER: usize = 12;
 
-/// Bytes that an operation on `key` takes in a batch.
+/// Bytes that an operation on `key` takes in a batch, at most: its value may expire.
 pub(crate) fn op_bytes(key: &[u8], body: usize) -> usize {
-    BATCH_OP_HEADER + key.len() + body
+    BATCH_OP_HEADER + key.len() + expiry_room(key) + body
+}
+
+/// Bytes that an expiry may take before the value of a stored key.
+#[inline]
+pub(crate) fn expiry_room(key: &[u8]) -> usize {
+    if is_marked(key) { EXPIRY } else { 0 }
+}
+
+/// The body of a put or large value that expires.
+pub(crate) fn expiring(expiry: u64, rest: &[u8]) -> Vec<u8> {
+    [&expiry.to_le_bytes()[..], rest].concat()
 }
 
 /// Where a large value is.
@@ -84,6 +104,11 @@ pub(crate) enum KeyChange<'a> {
 pub(crate) struct Op<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) change: KeyChange<'a>,
+    /// The milliseconds since the epoch at which the value expires, if it does.
+    pub(crate) expiry: Option<u64>,
+    /// As it is written: its kind, and all that follows the key.
+    pub(crate) kind: u16,
+    pub(crate) body: &'a [u8],
     /// Offset of the operation's own bytes in the record (0: the record is the operation).
     pub(crate) at: usize,
     /// Length of those bytes.
@@ -108,6 +133,32 @@ impl fmt::Display for NotAnOp {
             Self::Checksum => write!(f, "an operation whose checksum does not match"),
         }
     }
+}
+
+/// An operation of these parts, which is the whole record.
+fn op<'a>(kind: u16, key: &'a [u8], body: &'a [u8], bytes: usize) -> Result<Op<'a>, NotAnOp> {
+    let (expiry, rest) = match kind & EXPIRES {
+        0 => (None, body),
+        _ => {
+            let (expiry, rest) = body.split_first_chunk::<EXPIRY>().ok_or(NotAnOp::Shape)?;
+            (Some(u64::from_le_bytes(*expiry)), rest)
+        }
+    };
+    let change = match change(kind & !EXPIRES, rest) {
+        Ok(KeyChange::Delete) | Err(NotAnOp::Kind(_)) if expiry.is_some() => {
+            return Err(NotAnOp::Kind(kind));
+        }
+        change => change?,
+    };
+    Ok(Op {
+        key,
+        change,
+        expiry,
+        kind,
+        body,
+        at: 0,
+        bytes,
+    })
 }
 
 fn change(kind: u16, body: &[u8]) -> Result<KeyChange<'_>, NotAnOp> {
@@ -153,12 +204,7 @@ fn single(record: Record<'_>) -> Result<Op<'_>, NotAnOp> {
         .ok_or(NotAnOp::Shape)?;
     let length = usize::from(u16::from_le_bytes([length[0], length[1]]));
     let (key, body) = rest.split_at_checked(length).ok_or(NotAnOp::Shape)?;
-    Ok(Op {
-        key,
-        change: change(record.header.kind, body)?,
-        at: 0,
-        bytes: HEADER + record.payload.len(),
-    })
+    op(record.header.kind, key, body, HEADER + record.payload.len())
 }
 
 /// Reads and checks the one operation of the record of log address `lsn`.
@@ -181,12 +227,12 @@ pub(crate) fn op_in_batch(bytes: &[u8]) -> Result<Op<'_>, NotAnOp> {
     if u32_at(0) != crc32c([&header[4..], key, body]) {
         return Err(NotAnOp::Checksum);
     }
-    Ok(Op {
+    op(
+        u16_at(4),
         key,
-        change: change(u16_at(4), body)?,
-        at: 0,
-        bytes: BATCH_OP_HEADER + key_length + body_length,
-    })
+        body,
+        BATCH_OP_HEADER + key_length + body_length,
+    )
 }
 
 /// Appends an operation to a batch's payload; its offset and length there.
@@ -273,6 +319,38 @@ mod tests {
 
     fn length_of(payload: &[u8]) -> usize {
         op_in_batch(payload).unwrap().bytes
+    }
+
+    #[test]
+    fn an_operation_that_expires_is_read_back_with_its_time() {
+        let large = LargeRef {
+            id: 7,
+            bytes: 1 << 30,
+            crc: 9,
+        };
+        for (kind, rest, expected) in [
+            (KIND_PUT, &b"value"[..], KeyChange::Put(b"value")),
+            (KIND_PUT, b"", KeyChange::Put(b"")),
+            (KIND_LARGE, &large.encode(), KeyChange::Large(large)),
+        ] {
+            let body = expiring(1 << 50, rest);
+            let bytes = record(kind | EXPIRES, &[&[3, 0][..], b"key", &body].concat());
+            let mut payload = Vec::new();
+            push_op(&mut payload, kind | EXPIRES, b"key", &body);
+            let alone = read_record(&bytes, 64, Uuid::nil()).unwrap();
+            for op in [alone, op_in_batch(&payload).unwrap()] {
+                assert_eq!((op.key, op.change), (&b"key"[..], expected));
+                assert_eq!(op.expiry, Some(1 << 50));
+                assert_eq!((op.kind, op.body), (kind | EXPIRES, &body[..]));
+            }
+        }
+        let short = record(KIND_PUT | EXPIRES, &[1, 0, b'k', 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(all(&short), [Err(NotAnOp::Shape)]);
+        for kind in [KIND_DELETE, KIND_BATCH, 99] {
+            let payload = [&[1, 0, b'k'][..], &expiring(1, b"")].concat();
+            let kind = kind | EXPIRES;
+            assert_eq!(all(&record(kind, &payload)), [Err(NotAnOp::Kind(kind))]);
+        }
     }
 
     #[test]

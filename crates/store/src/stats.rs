@@ -1,6 +1,6 @@
 //! What `stats`, `gc` and `verify` report.
 
-use crate::index::IndexStats;
+use crate::{index::IndexStats, keyspace::KeyspaceInfo};
 use serde::Serialize;
 
 /// A store's sizes and counts. Bytes unless a name says otherwise.
@@ -43,6 +43,10 @@ pub struct Stats {
     pub memory_bytes_max: u64,
     /// Keys in the memtable chunks, older versions included.
     pub memtable_keys: u64,
+    /// The keyspaces beside the default one.
+    pub keyspaces: Vec<KeyspaceInfo>,
+    /// Dropped keyspaces that are being cleared out of the index.
+    pub dropped_keyspaces: u64,
     /// Deleted keys, or ones that memory hides, that scans have passed over since the store was
     /// opened; tombstones in tables not counted.
     pub scan_passed_keys: u64,

@@ -52,6 +52,12 @@ const GARBAGE_MIN: f64 = 0.05;
 /// A file that the index does not cover yet is worth an ingestion if its garbage is larger by so
 /// much.
 const GARBAGE_MORE: f64 = 0.1;
+/// Files are looked at for values that have expired so often in the least time to live, and at
+/// least this often.
+const EXPIRED_LOOKS: u64 = 8;
+const EXPIRED_MAX: Duration = Duration::from_secs(60);
+/// Such looks take no more than one part in so many of the time.
+const LOOK_SHARE: u32 = 50;
 /// On a full disk writers write so much, deletes mostly, between two looks of the collector: what
 /// the reserve has for them must not be used up before it sees what they have made.
 const LOOK_BYTES: u64 = 128 << 10;
@@ -66,6 +72,8 @@ pub(super) struct Collector {
     aside: AsideFiles,
     /// Why nothing can be collected at present, if so.
     trouble: Mutex<Option<String>>,
+    /// Much may have become garbage at once: every sample is to be looked at again.
+    looks_anew: AtomicBool,
     /// The store is being closed: nothing more is to be collected.
     ended: AtomicBool,
     pace: Pace,
@@ -95,6 +103,9 @@ struct CollectionProgress {
     /// While the disk is full: when all samples were looked at again, and what writers had written
     /// then. A delete writes little, and may have made much garbage.
     looked_again: Option<(Instant, u64)>,
+    /// When it was looked last for what has expired, and how long that took.
+    expired_looked_at: Option<Instant>,
+    dead_look: Duration,
 }
 
 impl Collector {
@@ -128,6 +139,11 @@ impl Collector {
     /// How writers waited.
     pub(super) fn waits(&self) -> WaitStats {
         self.pace.waits()
+    }
+
+    /// Has the collector look again at all files and large values.
+    pub(super) fn look_anew(&self) {
+        self.looks_anew.store(true, Relaxed);
     }
 
     /// Lets writers go as fast as they can.
@@ -213,13 +229,17 @@ impl StoreCore {
             let called = more || self.collector.pace.wait_for_call(IDLE);
             let again = |(at, _): &(Instant, String)| at.elapsed() >= RETRY;
             let wants_room = self.log.reserve().wants_room();
-            let due = called || wants_room || failed.as_ref().is_some_and(again);
+            let mut due = called || wants_room || failed.as_ref().is_some_and(again);
             let mut progress = self.collector.collecting.lock();
             if self.collection_ends() {
                 break;
             }
             // What goes wrong here is told, and tried again; nothing is lost by garbage that stays.
             let mut done = self.unlink_retired(&mut progress);
+            if self.has_died(&mut progress) {
+                done = done.and(self.look_at_dead(&mut progress));
+                due = true;
+            }
             done = done.and(self.collect_grown_large(&mut progress));
             if due {
                 let kept = self.keep_to_limit(&mut progress);
@@ -241,6 +261,38 @@ impl StoreCore {
             MutexGuard::unlock_fair(progress);
         }
         self.collector.release_writers();
+    }
+
+    /// True if a keyspace was dropped, or values may have expired, since this was asked last.
+    fn has_died(&self, progress: &mut CollectionProgress) -> bool {
+        let dropped = self.collector.looks_anew.swap(false, Relaxed);
+        let Some(ttl) = self.keyspaces().ttl_least_ms() else {
+            return dropped;
+        };
+        let pause = Duration::from_millis(ttl / EXPIRED_LOOKS).clamp(RETRY, EXPIRED_MAX);
+        let pause = pause.max(progress.dead_look * LOOK_SHARE);
+        let looked_at = progress.expired_looked_at;
+        let expired = looked_at.is_none_or(|looked_at| looked_at.elapsed() >= pause);
+        if expired {
+            progress.expired_looked_at = Some(Instant::now());
+        }
+        dropped || expired
+    }
+
+    /// Looks again at all samples and large values, although little was written.
+    fn look_at_dead(&self, progress: &mut CollectionProgress) -> Result<(), StoreError> {
+        let begun = Instant::now();
+        let samples = progress.samples.values_mut();
+        samples.for_each(|sample| self.look_again(sample));
+        let done = match self.large.size() {
+            (_, 0) => Ok(()),
+            _ => {
+                let large = self.collect_large(progress, &mut GcReport::default());
+                large.and_then(|()| self.remove_retired_large(progress))
+            }
+        };
+        progress.dead_look = begun.elapsed();
+        done
     }
 
     /// The collector is to look again when so much was written as makes half a file; that look may

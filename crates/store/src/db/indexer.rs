@@ -281,7 +281,10 @@ impl StoreCore {
                 if !state.compaction_work {
                     self.background.changed.wait_for(&mut state, IDLE);
                 }
-                if !std::mem::take(&mut state.compaction_work) && !self.index.is_passed_over() {
+                if !std::mem::take(&mut state.compaction_work)
+                    && !self.index.is_passed_over()
+                    && !self.keyspaces().has_dropped()
+                {
                     continue;
                 }
             }
@@ -307,7 +310,10 @@ impl StoreCore {
                 self.background
                     .brake
                     .set_runs(if is_short { 0 } else { runs });
-                match more {
+                match more.and_then(|more| match more {
+                    true => Ok(true),
+                    false => self.forget_cleared_keyspaces().map(|()| false),
+                }) {
                     Ok(true) if !self.stopping() => {}
                     Ok(_) => break,
                     Err(error) => {

@@ -10,8 +10,9 @@
 //! | collector | gives back the space of dead records, in files or in a resident log | `gc` |
 //!
 //! Lock order: `view_change` or keys in order, then the stripes in order, then a shard of a chunk
-//! or the lane's own lock. The manifest's lock is taken last. No lock is held while a file is
-//! synced, but for those of a writer with [`Durability::Fsync`](crate::Durability).
+//! or the lane's own lock. The manifest's lock is taken last, behind that of a change of keyspaces.
+//! No lock is held while a file is synced, but for those of a writer with
+//! [`Durability::Fsync`](crate::Durability).
 
 mod brake;
 mod check;
@@ -21,6 +22,7 @@ mod dead_starts;
 mod disk_full;
 mod gc;
 mod indexer;
+mod keyspace;
 mod locks;
 mod multi_get;
 mod open;
@@ -40,6 +42,7 @@ mod value;
 mod verify;
 mod write;
 
+pub use keyspace::Keyspace;
 pub use range::ScanRange;
 pub use reading::ReadOnlyStore;
 pub use scan::Scan;
@@ -347,6 +350,8 @@ impl StoreCore {
             memory_bytes_max: (self.options.memtable_bytes * StoreOptions::CHUNKS_MAX) as u64
                 + self.options.cache_bytes,
             memtable_keys: chunks().map(|chunk| chunk.len() as u64).sum(),
+            keyspaces: self.keyspaces().list(),
+            dropped_keyspaces: self.keyspaces().dropped().len() as u64,
             scan_passed_keys: self.background.scan_passed.load(Relaxed),
             waits: self.waits(),
             index: self.index.stats(),

@@ -1,6 +1,9 @@
 //! [`ScanRange`]: which keys a scan gives, and in which direction.
 
-use crate::memtable::{Chunk, SortedRun};
+use crate::{
+    keyspace::KeyspaceId,
+    memtable::{Chunk, SortedRun},
+};
 use std::ops::{Bound, RangeBounds};
 
 /// Which keys a scan gives, and how. [`Store::range`](crate::Store::range) and
@@ -69,6 +72,20 @@ impl ScanRange {
         Self {
             keys_only: true,
             ..self
+        }
+    }
+
+    /// The stored keys of those of a keyspace.
+    pub(super) fn stored(self, keyspace: KeyspaceId) -> Self {
+        let (from, to) = keyspace.stored_bounds(self.from, self.to);
+        Self { from, to, ..self }
+    }
+
+    /// True if it is of stored keys of which any may be another keyspace's than the default one's.
+    pub(super) fn may_expire(&self) -> bool {
+        match &self.to {
+            Bound::Unbounded => true,
+            Bound::Included(key) | Bound::Excluded(key) => **key > *KeyspaceId::DEFAULT.end(),
         }
     }
 

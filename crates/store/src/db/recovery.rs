@@ -152,6 +152,12 @@ impl StoreCore {
         let mut full = None;
         for op in ops(record) {
             let op = op.map_err(|what| StoreError::lost(path, lsn, what))?;
+            if self.keyspaces().is_dead(op.key) {
+                continue;
+            }
+            if let Some(number) = self.keyspaces().unknown(op.key) {
+                return Err(self.unknown_keyspace(number));
+            }
             let hash = self.hash(op.key);
             let writers = self.locks.stripe().lock();
             full = self
@@ -169,6 +175,25 @@ impl StoreCore {
             self.freeze_at(lsn + record.header.record_bytes());
         }
         Ok(())
+    }
+
+    /// Refuses tables with keys of a keyspace that MANIFEST never had: it is older.
+    pub(super) fn check_keyspaces(&self) -> Result<(), StoreError> {
+        let last = self.index.last_key();
+        match last.and_then(|key| self.keyspaces().unknown(&key)) {
+            Some(number) => Err(self.unknown_keyspace(number)),
+            None => Ok(()),
+        }
+    }
+
+    fn unknown_keyspace(&self, number: u32) -> StoreError {
+        StoreError::NotOneMoment {
+            dir: self.dir.clone(),
+            found: format!(
+                "there are keys of keyspace number {number}, which MANIFEST never had: it is older"
+            ),
+            gives_up: "nothing by itself: salvage makes up no MANIFEST".to_owned(),
+        }
     }
 
     /// Removes the large values that were written since the last opening and whose record was never

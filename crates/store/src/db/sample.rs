@@ -10,7 +10,7 @@ use crate::{
     error::StoreError,
     index::{RecordAddress, ValueForm},
     log::{LogReader, VlogFile},
-    op::ops,
+    op::{Op, ops},
 };
 use forebay_pool::Lsn;
 
@@ -22,6 +22,14 @@ const KEY_BYTES: usize = 1024;
 /// Bytes read at a time.
 const WINDOW: usize = 32 << 10;
 
+/// An operation that is remembered.
+#[derive(Debug)]
+struct SampledOp {
+    key: Box<[u8]>,
+    address: RecordAddress,
+    expiry: Option<u64>,
+}
+
 /// Some operations of a file.
 #[derive(Debug, Default)]
 pub(super) struct FileSample {
@@ -30,7 +38,7 @@ pub(super) struct FileSample {
     /// Bytes of those that are live.
     live: u64,
     /// Those that were live at the last look.
-    ops: Vec<(Box<[u8]>, RecordAddress)>,
+    ops: Vec<SampledOp>,
     /// What writers had written at the last look.
     looked_at: u64,
     /// The first thing that could not be read.
@@ -67,11 +75,15 @@ impl FileSample {
         1.0 - self.live_share() * (1.0 - replaced.min(1.0))
     }
 
-    fn remember(&mut self, key: &[u8], address: RecordAddress) {
+    fn remember(&mut self, op: &Op<'_>, address: RecordAddress) {
         self.seen += u64::from(address.len);
         // A delete is never copied.
         if address.form != ValueForm::Tombstone {
-            self.ops.push((key.into(), address));
+            self.ops.push(SampledOp {
+                key: op.key.into(),
+                address,
+                expiry: op.expiry,
+            });
         }
     }
 }
@@ -120,7 +132,7 @@ impl StoreCore {
             };
             let lsn = record.header.lsn;
             for op in ops(record).flatten().take(OPS) {
-                sample.remember(op.key, op_address(lsn, &op));
+                sample.remember(&op, op_address(lsn, &op));
                 count += 1;
                 key_bytes += op.key.len();
             }
@@ -135,21 +147,19 @@ impl StoreCore {
     pub(super) fn look_again(&self, sample: &mut FileSample) {
         sample.looked_at = self.written();
         let view = self.view.load_full();
-        let mut live = 0;
-        sample.ops.retain(|(key, address)| {
-            let is_live = view
-                .find(self.hash(key), key)
-                .map_or(true, |found| found == Some(*address));
-            live += if is_live { u64::from(address.len) } else { 0 };
-            is_live
+        sample.ops.retain(|SampledOp { key, address, .. }| {
+            let leads = || view.find(self.hash(key), key);
+            !self.keyspaces().is_dead(key) && leads().map_or(true, |found| found == Some(*address))
         });
-        sample.live = live;
+        // What has expired may be there again when the clock is set back.
+        let alive = (sample.ops.iter()).filter(|op| self.is_alive(op.expiry));
+        sample.live = alive.map(|op| u64::from(op.address.len)).sum();
     }
 }
 
 /// The address under which the index has this operation of the record at `lsn`, if it is live.
 /// (That of a delete is a tombstone's, which the index does not keep.)
-pub(super) fn op_address(lsn: Lsn, op: &crate::op::Op<'_>) -> RecordAddress {
+pub(super) fn op_address(lsn: Lsn, op: &Op<'_>) -> RecordAddress {
     let form = match (op.change, op.at) {
         (crate::op::KeyChange::Delete, _) => ValueForm::Tombstone,
         (_, 0) => ValueForm::Record,

@@ -15,18 +15,23 @@
 //!
 //! What the two are for: [`locks`](super::locks).
 
-use super::{Store, StoreCore, gc::KEPT_MAX, transaction::CommitCheck};
+use super::{Keyspace, Store, StoreCore, gc::KEPT_MAX, transaction::CommitCheck};
 use crate::{
     KEY_BYTES_MAX, VALUE_BYTES_MAX,
     error::StoreError,
     index::{RecordAddress, ValueForm},
+    keyspace::{KeyRoom, KeyspaceId},
     large_values::WrittenValue,
     log::RoomClaim,
     memtable::Chunk,
-    op::{KEY_LENGTH, KIND_BATCH, KIND_DELETE, KIND_LARGE, KIND_PUT, LargeRef, op_bytes, push_op},
+    op::{
+        EXPIRES, KEY_LENGTH, KIND_BATCH, KIND_DELETE, KIND_LARGE, KIND_PUT, LargeRef, expiring,
+        expiry_room, op_bytes, push_op,
+    },
 };
 use forebay_pool::{Lsn, format::record::HEADER};
 use std::{io::IoSlice, time::Duration};
+use uuid::Uuid;
 
 /// Operations that are written as one: all of them are durable and visible, or none.
 ///
@@ -45,12 +50,15 @@ use std::{io::IoSlice, time::Duration};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
+    /// Keys are as they are stored.
     ops: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     bytes: usize,
     /// What the operations take in the log, by `bytes_max`.
     log_bytes: usize,
     /// What the store takes as one record, if it is known.
     bytes_max: Option<usize>,
+    /// The store whose keyspaces it has keys of, if any, and the name of one.
+    store: Option<(Uuid, Box<str>)>,
 }
 
 impl Batch {
@@ -73,7 +81,7 @@ impl Batch {
     ) -> Result<(), StoreError> {
         let (key, value) = (key.as_ref(), value.as_ref());
         check_value(value)?;
-        self.add(key, Some(value))
+        self.add(KeyspaceId::DEFAULT, key, Some(value))
     }
 
     /// Adds a delete.
@@ -81,7 +89,88 @@ impl Batch {
     /// # Errors
     /// As [`put`](Self::put).
     pub fn delete(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), StoreError> {
-        self.add(key.as_ref(), None)
+        self.add(KeyspaceId::DEFAULT, key.as_ref(), None)
+    }
+
+    /// Adds a put in a keyspace. The batch is written to its store alone.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); [`StoreError::BadKeyspace`] if the batch has keys of another store's
+    /// keyspace.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// use forebay_store::KeyspaceOptions;
+    /// let owners = store.keyspace("owners", KeyspaceOptions::new())?;
+    /// let mut batch = store.batch();
+    /// batch.put("boat", "blue")?;
+    /// batch.put_in(&owners, "boat", "alice")?;
+    /// store.write(&batch)?; // both, also after a crash, or neither
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn put_in(
+        &mut self,
+        keyspace: &Keyspace<'_>,
+        key: &(impl AsRef<[u8]> + ?Sized),
+        value: &(impl AsRef<[u8]> + ?Sized),
+    ) -> Result<(), StoreError> {
+        check_value(value.as_ref())?;
+        let id = self.join(keyspace)?;
+        self.add(id, key.as_ref(), Some(value.as_ref()))
+    }
+
+    /// Adds a delete in a keyspace.
+    ///
+    /// # Errors
+    /// As [`put_in`](Self::put_in).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// # use forebay_store::KeyspaceOptions;
+    /// # let owners = store.keyspace("owners", KeyspaceOptions::new())?;
+    /// let mut batch = store.batch();
+    /// batch.delete("boat")?;
+    /// batch.delete_in(&owners, "boat")?;
+    /// store.write(&batch)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn delete_in(
+        &mut self,
+        keyspace: &Keyspace<'_>,
+        key: &(impl AsRef<[u8]> + ?Sized),
+    ) -> Result<(), StoreError> {
+        let id = self.join(keyspace)?;
+        self.add(id, key.as_ref(), None)
+    }
+
+    /// It is for the keyspace's store from now on.
+    fn join(&mut self, keyspace: &Keyspace<'_>) -> Result<KeyspaceId, StoreError> {
+        let store = keyspace.store_uuid();
+        self.check_store(store)?;
+        let id = keyspace.id()?;
+        self.store
+            .get_or_insert_with(|| (store, keyspace.name().into()));
+        Ok(id)
+    }
+
+    /// Refuses to be another store's, if it has keys of keyspaces.
+    fn check_store(&self, store: Uuid) -> Result<(), StoreError> {
+        match &self.store {
+            Some((own, name)) if *own != store => Err(StoreError::BadKeyspace {
+                name: name.to_string(),
+                what: format!(
+                    "the batch has keys of it in store {own}, and this is store {store}; \
+                     write a batch for each store"
+                ),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// These operations, for the store whose limits they keep to.
@@ -92,17 +181,18 @@ impl Batch {
         }
     }
 
-    fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
-        check_key(key)?;
+    fn add(&mut self, id: KeyspaceId, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
+        let mut room = KeyRoom::new();
+        let stored = stored_checked(id, key, &mut room)?;
         if let Some(bytes_max) = self.bytes_max {
-            let bytes = self.log_bytes + bytes_in_log(key, value, bytes_max);
+            let bytes = self.log_bytes + bytes_in_log(stored, value, bytes_max);
             if bytes > bytes_max {
                 return Err(StoreError::BatchTooLarge { bytes, bytes_max });
             }
             self.log_bytes = bytes;
         }
         self.bytes += key.len() + value.map_or(0, <[u8]>::len);
-        self.ops.push((key.to_vec(), value.map(<[u8]>::to_vec)));
+        self.ops.push((stored.to_vec(), value.map(<[u8]>::to_vec)));
         Ok(())
     }
 
@@ -127,7 +217,7 @@ impl Batch {
     /// Removes all operations; keeps the memory.
     pub fn clear(&mut self) {
         self.ops.clear();
-        (self.bytes, self.log_bytes) = (0, 0);
+        (self.bytes, self.log_bytes, self.store) = (0, 0, None);
     }
 }
 
@@ -144,11 +234,22 @@ pub(super) fn bytes_in_log(key: &[u8], value: Option<&[u8]>, bytes_max: usize) -
     }
 }
 
-pub(super) fn check_key(key: &[u8]) -> Result<(), StoreError> {
+fn check_key(key: &[u8]) -> Result<(), StoreError> {
     if key.is_empty() || key.len() > KEY_BYTES_MAX {
         return Err(StoreError::BadKey { bytes: key.len() });
     }
     Ok(())
+}
+
+/// The key as it is stored, if it is one that may be written.
+#[inline]
+pub(super) fn stored_checked<'k>(
+    id: KeyspaceId,
+    key: &'k [u8],
+    room: &'k mut KeyRoom,
+) -> Result<&'k [u8], StoreError> {
+    check_key(key)?;
+    Ok(id.stored(key, room))
 }
 
 pub(super) fn check_value(value: &[u8]) -> Result<(), StoreError> {
@@ -158,7 +259,15 @@ pub(super) fn check_value(value: &[u8]) -> Result<(), StoreError> {
     Ok(())
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "KEY_BYTES_MAX fits")]
+/// The kind and body of the record that leads to a large value.
+pub(super) fn large_body(value: &LargeRef, expiry: Option<u64>) -> (u16, Vec<u8>) {
+    match expiry {
+        None => (KIND_LARGE, value.encode().to_vec()),
+        Some(expiry) => (KIND_LARGE | EXPIRES, expiring(expiry, &value.encode())),
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "STORED_KEY_BYTES_MAX fits")]
 fn key_length(key: &[u8]) -> [u8; KEY_LENGTH] {
     (key.len() as u16).to_le_bytes()
 }
@@ -200,7 +309,9 @@ impl Store {
         key: &(impl AsRef<[u8]> + ?Sized),
         value: &(impl AsRef<[u8]> + ?Sized),
     ) -> Result<(), StoreError> {
-        self.shared.put(key.as_ref(), value.as_ref())
+        let mut room = KeyRoom::new();
+        let key = stored_checked(KeyspaceId::DEFAULT, key.as_ref(), &mut room)?;
+        self.shared.put(key, value.as_ref())
     }
 
     /// Removes the key, whether it is there or not.
@@ -219,7 +330,9 @@ impl Store {
     /// # }
     /// ```
     pub fn delete(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), StoreError> {
-        self.shared.delete(key.as_ref())
+        let mut room = KeyRoom::new();
+        let key = stored_checked(KeyspaceId::DEFAULT, key.as_ref(), &mut room)?;
+        self.shared.delete(key)
     }
 
     /// A batch without operations that knows how much this store writes as one: what would be
@@ -257,7 +370,9 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::BatchTooLarge`] if it does not fit into half a segment, values that alone do
-    /// not fit there not counted; as [`put`](Self::put). Nothing of it was done then.
+    /// not fit there not counted; [`StoreError::KeyspaceDropped`]; [`StoreError::BadKeyspace`] if
+    /// it has keys of another store's keyspaces; as [`put`](Self::put). Nothing of it was done
+    /// then.
     ///
     /// ```
     /// use forebay_store::Batch;
@@ -276,6 +391,7 @@ impl Store {
         if batch.is_empty() {
             return Ok(());
         }
+        batch.check_store(self.shared.uuid)?;
         self.shared.wait_for_batch(batch)?;
         self.shared.write_batch(batch, None)
     }
@@ -293,8 +409,9 @@ struct BatchAttempt<'s> {
     appended: bool,
 }
 
+/// Keys are as they are stored, from here on.
 impl StoreCore {
-    fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+    pub(super) fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         self.put_if(key, value, &|| true).map(drop)
     }
 
@@ -306,18 +423,24 @@ impl StoreCore {
         value: &[u8],
         still: &impl Fn() -> bool,
     ) -> Result<bool, StoreError> {
-        check_key(key)?;
         check_value(value)?;
         self.check_process()?;
         self.check_room()?;
         self.wait_for_memtable()?;
-        if KEY_LENGTH + key.len() + value.len() > self.tail.payload_max() {
-            return self.put_large(key, value, still);
+        let expiry = (self.keyspaces()).expiry(key, || self.options.clock.now())?;
+        if KEY_LENGTH + key.len() + expiry_room(key) + value.len() > self.tail.payload_max() {
+            return self.put_large(key, value, expiry, still);
         }
-        self.write_at_pace(KIND_PUT, key, value, ValueForm::Record, still)
+        match expiry {
+            None => self.write_at_pace(KIND_PUT, key, value, ValueForm::Record, still),
+            Some(expiry) => {
+                let (kind, body) = (KIND_PUT | EXPIRES, expiring(expiry, value));
+                self.write_at_pace(kind, key, &body, ValueForm::Record, still)
+            }
+        }
     }
 
-    fn delete(&self, key: &[u8]) -> Result<(), StoreError> {
+    pub(super) fn delete(&self, key: &[u8]) -> Result<(), StoreError> {
         self.delete_if(key, &|| true).map(drop)
     }
 
@@ -328,10 +451,10 @@ impl StoreCore {
         key: &[u8],
         still: &impl Fn() -> bool,
     ) -> Result<bool, StoreError> {
-        check_key(key)?;
         self.check_process()?;
         self.check_room_to_delete()?;
         self.wait_for_memtable()?;
+        self.keyspaces().check(key)?;
         self.write_at_pace(KIND_DELETE, key, &[], ValueForm::Tombstone, still)
     }
 
@@ -452,10 +575,11 @@ impl StoreCore {
         &self,
         key: &[u8],
         value: &[u8],
+        expiry: Option<u64>,
         still: &impl Fn() -> bool,
     ) -> Result<bool, StoreError> {
         let (bytes, bytes_max) = (
-            KEY_LENGTH + key.len() + LargeRef::BYTES,
+            KEY_LENGTH + key.len() + expiry_room(key) + LargeRef::BYTES,
             self.tail.payload_max(),
         );
         if bytes > bytes_max {
@@ -464,8 +588,8 @@ impl StoreCore {
         let written = self.large.write(key, value);
         let written = written.inspect_err(|e| self.note_lacked(e, value.len()))?;
         self.forget_lacked();
-        let reference = written.value.encode();
-        let done = self.write_at_pace(KIND_LARGE, key, &reference, ValueForm::Record, still);
+        let (kind, reference) = large_body(&written.value, expiry);
+        let done = self.write_at_pace(kind, key, &reference, ValueForm::Record, still);
         let in_vain = match &done {
             Ok(done) => !done,
             Err(error) => error.nothing_logged(),
@@ -521,15 +645,28 @@ impl StoreCore {
         let mut places = Vec::with_capacity(batch.len());
         for (key, value) in &batch.ops {
             let place = match value {
-                None => push_op(&mut payload, KIND_DELETE, key, &[]),
-                Some(value) if is_large(key, value, bytes_max) => {
-                    let written = self.large.write(key, value);
-                    let written = written.inspect_err(|e| self.note_lacked(e, value.len()))?;
-                    let place = push_op(&mut payload, KIND_LARGE, key, &written.value.encode());
-                    large.push(written);
-                    place
+                None => {
+                    self.keyspaces().check(key)?;
+                    push_op(&mut payload, KIND_DELETE, key, &[])
                 }
-                Some(value) => push_op(&mut payload, KIND_PUT, key, value),
+                Some(value) => {
+                    let expiry = (self.keyspaces()).expiry(key, || self.options.clock.now())?;
+                    if is_large(key, value, bytes_max) {
+                        let written = self.large.write(key, value);
+                        let written = written.inspect_err(|e| self.note_lacked(e, value.len()))?;
+                        let (kind, reference) = large_body(&written.value, expiry);
+                        large.push(written);
+                        push_op(&mut payload, kind, key, &reference)
+                    } else {
+                        match expiry {
+                            None => push_op(&mut payload, KIND_PUT, key, value),
+                            Some(expiry) => {
+                                let body = expiring(expiry, value);
+                                push_op(&mut payload, KIND_PUT | EXPIRES, key, &body)
+                            }
+                        }
+                    }
+                }
             };
             places.push(place);
         }

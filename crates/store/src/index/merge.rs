@@ -3,7 +3,8 @@
 //! Tables that overlap no other table of the merge are taken over as they are, so keys that arrive
 //! in order are never rewritten. The others form groups; the entries of a group are merged, the
 //! newest for each key kept, into new tables. A tombstone has done its work when nothing older is
-//! left beneath it, that is in a merge that takes in the oldest run, and is dropped there.
+//! left beneath it, that is in a merge that takes in the oldest run, and is dropped there. Entries
+//! of dropped keyspaces are dropped in any.
 //!
 //! Nothing of a merge is visible before it is complete. Given up (error, close, crash), it has cost
 //! time but changed nothing.
@@ -13,6 +14,7 @@ use super::{
     table::{self, TableFile},
     writer::{NewTables, RunWriter, TableMaker},
 };
+use crate::keyspace::KeyspaceCatalogue;
 use lsm_tree::{InternalValue, table::Scanner};
 use std::{cmp::Ordering, collections::VecDeque, sync::Arc};
 
@@ -121,7 +123,7 @@ impl Merge {
         in_parts: bool,
         maker: TableMaker,
     ) -> Self {
-        let parts = plan(&inputs, oldest, maker.table_bytes / 2);
+        let parts = plan(&inputs, oldest, maker.table_bytes / 2, &maker.keyspaces);
         Self {
             inputs,
             drop_tombstones: oldest,
@@ -200,7 +202,8 @@ impl Merge {
                 self.take_first()?;
                 *budget = budget.saturating_sub(1);
             }
-            if !(self.drop_tombstones && entry.is_tombstone()) {
+            let is_dead = self.maker.keyspaces.is_dead(&entry.key.user_key);
+            if !(is_dead || self.drop_tombstones && entry.is_tombstone()) {
                 writer.add_entry(entry)?;
             }
         }
@@ -237,11 +240,18 @@ impl Merge {
 }
 
 /// Splits the tables of all runs into parts in key order.
-fn plan(inputs: &[Arc<TableRun>], oldest: bool, adopt_bytes_min: u64) -> VecDeque<MergePart> {
+fn plan(
+    inputs: &[Arc<TableRun>],
+    oldest: bool,
+    adopt_bytes_min: u64,
+    keyspaces: &KeyspaceCatalogue,
+) -> VecDeque<MergePart> {
     let mut tables: Vec<(usize, &Arc<TableFile>)> = inputs
         .iter()
         .enumerate()
         .flat_map(|(age, run)| run.tables().iter().map(move |table| (age, table)))
+        // What only has entries of a dropped keyspace goes unread.
+        .filter(|(_, table)| !keyspaces.is_all_dead(table.key_range().0, table.key_range().1))
         .collect();
     tables.sort_by(|(_, a), (_, b)| a.key_range().0.cmp(b.key_range().0));
 
@@ -263,7 +273,8 @@ fn plan(inputs: &[Arc<TableRun>], oldest: bool, adopt_bytes_min: u64) -> VecDequ
         // Small tables are not worth a file of their own, and tombstones want dropping.
         let adopt = len == 1
             && first.facts().bytes >= adopt_bytes_min
-            && !(oldest && first.tombstones() > 0);
+            && !(oldest && first.tombstones() > 0)
+            && !keyspaces.may_be_dead(first.key_range().0, first.key_range().1);
         if adopt {
             parts.push_back(MergePart::Adopt(Arc::clone(first)));
             continue;

@@ -35,7 +35,7 @@ pub(crate) use values::ValueCache;
 
 pub use crate::{
     index_error::{IndexCause, IndexError},
-    limits::KEY_BYTES_MAX,
+    limits::STORED_KEY_BYTES_MAX as KEY_BYTES_MAX,
 };
 pub use lsm::{Index, IndexOptions};
 pub use view::IndexView;

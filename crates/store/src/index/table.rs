@@ -401,6 +401,7 @@ mod tests {
             next_id: Arc::default(),
             cache: Arc::new(Cache::with_capacity_bytes(1 << 20)),
             table_bytes: 1 << 20,
+            keyspaces: Arc::default(),
         };
         let cache = Arc::clone(&maker.cache);
         let mut writer = RunWriter::new(maker, false, "testing");

@@ -110,6 +110,7 @@ impl Snapshot {
         let indexed_to = self.copy_index(target)?;
         let files = self.copy_log(target, end)?;
         self.copy_large(target, large_next)?;
+        // After all else: of a keyspace that was dropped meanwhile, what was copied may be a part.
         let state = shared.log.state();
         Ok(ManifestState {
             format_version: VERSION,
@@ -121,6 +122,7 @@ impl Snapshot {
             files,
             retired: Vec::new(),
             indexed_to,
+            keyspaces: state.keyspaces,
         })
     }
 

@@ -162,6 +162,7 @@ impl Store {
         } = session.open_log(lane)?;
         let shared = Arc::new(session.shared(tail, large, meter));
         let left = recovered.iter().flat_map(Recovered::records);
+        shared.check_keyspaces()?;
         shared.replay(files_end, left)?;
         forebay_pool::failpoint!("store:replayed");
         drop(recovered);

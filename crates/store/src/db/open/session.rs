@@ -116,6 +116,7 @@ impl<'a> OpeningSession<'a> {
             let what = format!("its watermark is log address {watermark}, which no log reaches");
             return Err(StoreError::damaged(&dir.join(INDEX), what));
         }
+        index.keyspaces().load(&state.keyspaces);
         Ok(Self {
             directory,
             dir,

@@ -18,6 +18,7 @@ use crate::{
     },
     error::StoreError,
     index::{IndexEntry, IndexError, IndexIter, ValueForm},
+    keyspace::KeyspaceId,
     memtable::{Chunk, KeyStretch, ReadView},
 };
 use forebay_pool::Lsn;
@@ -96,6 +97,15 @@ impl Keys {
             range.begin_at(begun_at.clone());
         }
         range
+    }
+
+    pub(super) fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// The number of the keyspace that the snapshot shows, also if that was dropped.
+    pub(super) fn keyspace_number(&self) -> KeyspaceId {
+        self.snapshot.keyspace_number()
     }
 
     pub(super) fn shared(&self) -> &StoreCore {

@@ -18,11 +18,12 @@
 use super::ReadSet;
 use crate::{
     db::{
-        Snapshot, StoreCore, range::ScanRange, range_watch::RangeWatch, read::live, scan::Scan,
-        snapshot::SnapshotMoment,
+        Snapshot, StoreCore, Value, range::ScanRange, range_watch::RangeWatch, read::live,
+        scan::Scan, snapshot::SnapshotMoment,
     },
     error::StoreError,
     index::RecordAddress,
+    keyspace::user_key,
 };
 use std::{cell::Cell, sync::Arc};
 
@@ -35,6 +36,8 @@ const CATCH_UPS: u32 = 16;
 pub(in crate::db) struct CommitCheck<'s> {
     keys: Vec<ReadKey<'s>>,
     ranges: Option<CheckedRanges<'s>>,
+    /// When the transaction began.
+    time: u64,
 }
 
 /// A key that was read, and where its value was.
@@ -64,13 +67,17 @@ impl<'s> CommitCheck<'s> {
             key,
             address,
         });
-        let keys = keys.collect();
+        let (keys, time) = (keys.collect(), then.time());
         let ranges: Vec<ScanRange> = reads.ranges.iter().flatten().cloned().collect();
         if ranges.is_empty() {
-            return Ok(Self { keys, ranges: None });
+            return Ok(Self {
+                keys,
+                ranges: None,
+                time,
+            });
         }
         let watch = shared.range_watches.watch(ranges.clone());
-        let now = Snapshot::new(shared)?;
+        let now = Snapshot::new(shared)?.at(time);
         forebay_pool::failpoint!("store:watching");
         if now.view().limit() != then.view().limit() {
             for range in ranges {
@@ -82,7 +89,7 @@ impl<'s> CommitCheck<'s> {
             now,
             is_overrun: Cell::new(false),
         });
-        Ok(Self { keys, ranges })
+        Ok(Self { keys, ranges, time })
     }
 
     /// The hashes of the keys that were read.
@@ -118,7 +125,7 @@ impl<'s> CommitCheck<'s> {
     /// Step 3. The keys are locked.
     pub(in crate::db) fn keys_are_as_read(&self, shared: &StoreCore) -> Result<(), StoreError> {
         for ReadKey { hash, key, address } in &self.keys {
-            shared.check_unchanged(*hash, key, *address)?;
+            shared.check_unchanged(*hash, key, *address, self.time)?;
         }
         Ok(())
     }
@@ -139,13 +146,13 @@ impl CheckedRanges<'_> {
         let noted = self.watch.take();
         if let Some(key) = noted.not_noted {
             self.is_overrun.set(true);
-            return Err(StoreError::Conflict { key });
+            return Err(conflict(key));
         }
         for key in &noted.keys {
             let (moment, hash): (&SnapshotMoment, u64) = (self.now.view(), shared.hash(key));
             wait(hash);
             let address = live(moment.find(hash, key)?);
-            shared.check_unchanged(hash, key, address)?;
+            shared.check_unchanged(hash, key, address, self.now.time())?;
         }
         Ok(noted.keys.len())
     }
@@ -158,23 +165,37 @@ impl StoreCore {
         hash: u64,
         key: &[u8],
         address: Option<RecordAddress>,
+        time: u64,
     ) -> Result<(), StoreError> {
         let now = live(self.view.load().find(hash, key)?);
-        match self.is_same_value(key, address, now)? {
+        match self.is_same_value(key, address, now, time)? {
             true => Ok(()),
-            false => Err(StoreError::Conflict { key: key.to_vec() }),
+            false => Err(conflict(key.to_vec())),
         }
     }
 
-    /// True if the values at the two addresses are the same: the collector may have copied it.
+    /// True if the values at the two addresses are the same to who began at `time`: the collector
+    /// may have copied it, or dropped it when it had expired.
     fn is_same_value(
         &self,
         key: &[u8],
         then: Option<RecordAddress>,
         now: Option<RecordAddress>,
+        time: u64,
     ) -> Result<bool, StoreError> {
         match (then, now) {
             (then, now) if then == now => Ok(true),
+            (then, now) if self.keyspaces().expires(key) => {
+                let value = |at: Option<RecordAddress>| {
+                    let value = at.map(|at| self.value_at(key, at)).transpose()?;
+                    let there = |value: &Value| value.expiry().is_none_or(|end| time < end);
+                    Ok::<_, StoreError>(value.filter(there))
+                };
+                Ok(match (value(then)?, value(now)?) {
+                    (Some(then), None) => !self.is_alive(then.expiry()),
+                    (then, now) => then.as_deref() == now.as_deref(),
+                })
+            }
             (Some(then), Some(now)) => Ok(*self.value_at(key, then)? == *self.value_at(key, now)?),
             _ => Ok(false),
         }
@@ -191,22 +212,40 @@ impl StoreCore {
             reversed: false,
             ..range.keys_only()
         };
-        let mut then = Scan::new(then.clone(), range.clone());
-        let mut now = Scan::new(now.clone(), range);
+        let time = then.time();
+        let mut then = Scan::stored(then.clone(), range.clone());
+        let mut now = Scan::stored(now.clone(), range);
+        let (mut was, mut is) = (then.next_address()?, now.next_address()?);
         loop {
-            let key = match (then.next_address()?, now.next_address()?) {
+            let key = match (&was, &is) {
                 (None, None) => return Ok(()),
-                (Some((key, then)), Some((same, now))) if key == same => {
-                    if self.is_same_value(&key, Some(then), Some(now))? {
-                        continue;
+                (Some((key, at)), Some((same, other))) if key == same => {
+                    if !self.is_same_value(key, Some(*at), Some(*other), time)? {
+                        return Err(conflict(key.clone()));
                     }
-                    key
+                    (was, is) = (then.next_address()?, now.next_address()?);
+                    continue;
                 }
                 (Some((key, _)), Some((other, _))) => key.min(other),
                 (Some((key, _)), None) | (None, Some((key, _))) => key,
             };
-            return Err(StoreError::Conflict { key });
+            // Dropped by the collector when it had expired?
+            if let Some((gone, at)) = &was
+                && gone == key
+                && self.is_same_value(gone, Some(*at), None, time)?
+            {
+                was = then.next_address()?;
+                continue;
+            }
+            return Err(conflict(key.clone()));
         }
+    }
+}
+
+/// What was read of this stored key was changed.
+fn conflict(stored: Vec<u8>) -> StoreError {
+    StoreError::Conflict {
+        key: user_key(stored),
     }
 }
 

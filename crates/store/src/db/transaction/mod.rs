@@ -7,7 +7,8 @@
 //! without a transaction counts as one.
 //!
 //! What counts is what a key's value is: a copy of the collector is no change, and a value that was
-//! changed and is as it was before is none either.
+//! changed and is as it was before is none either. Nor is it that a value has expired since the
+//! transaction began: it sees those that had not.
 
 mod commit;
 mod scan;
@@ -16,11 +17,16 @@ pub(super) use commit::CommitCheck;
 pub use scan::TransactionScan;
 
 use super::{
-    Snapshot, Store, Value,
+    Keyspace, Snapshot, Store, Value,
     range::ScanRange,
-    write::{Batch, bytes_in_log, check_key, check_value},
+    write::{Batch, bytes_in_log, check_value, stored_checked},
 };
-use crate::{error::StoreError, index::RecordAddress, log::RoomClaim};
+use crate::{
+    error::StoreError,
+    index::RecordAddress,
+    keyspace::{KeyRoom, KeyspaceId},
+    log::RoomClaim,
+};
 use std::{cell::RefCell, collections::BTreeMap, ops::RangeBounds, time::Duration};
 
 /// Times that [`Store::transaction`] runs.
@@ -37,7 +43,7 @@ const COMPARISONS_MAX: u32 = 4;
 /// What a transaction has read, and depends on.
 #[derive(Default)]
 struct ReadSet {
-    /// Where the value of each key was, if it had one.
+    /// Where the value of each key was, if it had one. Keys are as they are stored.
     keys: BTreeMap<Vec<u8>, Option<RecordAddress>>,
     /// What scans went through; `None` for one of which nothing was taken.
     ranges: Vec<Option<ScanRange>>,
@@ -74,6 +80,7 @@ pub struct Transaction<'s> {
     store: &'s Store,
     snapshot: Snapshot,
     reads: RefCell<ReadSet>,
+    /// Keys are as they are stored.
     writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     /// What the writes take in the log.
     log_bytes: usize,
@@ -168,13 +175,48 @@ impl Transaction<'_> {
     /// # Errors
     /// As [`Store::get`].
     pub fn get(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<Option<Value>, StoreError> {
-        let key = key.as_ref();
+        let mut room = KeyRoom::new();
+        self.get_stored(KeyspaceId::DEFAULT.stored(key.as_ref(), &mut room))
+    }
+
+    /// As [`get`](Self::get), of a key of a keyspace.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// use forebay_store::KeyspaceOptions;
+    /// let owners = store.keyspace("owners", KeyspaceOptions::new())?;
+    /// store.transaction(|tx| {
+    ///     if tx.get_in(&owners, "boat")?.is_none() {
+    ///         tx.put_in(&owners, "boat", "alice")?;
+    ///         tx.put("boat", "blue")?;
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn get_in(
+        &self,
+        keyspace: &Keyspace<'_>,
+        key: &(impl AsRef<[u8]> + ?Sized),
+    ) -> Result<Option<Value>, StoreError> {
+        let (id, mut room) = (keyspace.id_in(self.store)?, KeyRoom::new());
+        self.get_stored(id.stored(key.as_ref(), &mut room))
+    }
+
+    fn get_stored(&self, key: &[u8]) -> Result<Option<Value>, StoreError> {
         if let Some(written) = self.writes.get(key) {
             return Ok(written.clone().map(Value::from_vec));
         }
         let address = self.address(key)?;
         let shared = self.snapshot.shared();
-        address.map(|at| shared.value_in(key, at)).transpose()
+        let value = address.map(|at| shared.value_in(key, at)).transpose()?;
+        Ok(value.filter(|value| self.snapshot.is_alive(value.expiry())))
     }
 
     /// True if the key has a value, which is not read.
@@ -182,10 +224,46 @@ impl Transaction<'_> {
     /// # Errors
     /// As [`Store::contains_key`].
     pub fn contains_key(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<bool, StoreError> {
-        let key = key.as_ref();
-        match self.writes.get(key) {
-            Some(written) => Ok(written.is_some()),
-            None => Ok(self.address(key)?.is_some()),
+        let mut room = KeyRoom::new();
+        self.contains_stored(KeyspaceId::DEFAULT.stored(key.as_ref(), &mut room))
+    }
+
+    /// As [`contains_key`](Self::contains_key), of a key of a keyspace.
+    ///
+    /// # Errors
+    /// As [`Keyspace::contains_key`].
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// # use forebay_store::KeyspaceOptions;
+    /// let owners = store.keyspace("owners", KeyspaceOptions::new())?;
+    /// let mut tx = store.begin()?;
+    /// tx.put_in(&owners, "boat", "alice")?;
+    /// assert!(tx.contains_key_in(&owners, "boat")? && !tx.contains_key("boat")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn contains_key_in(
+        &self,
+        keyspace: &Keyspace<'_>,
+        key: &(impl AsRef<[u8]> + ?Sized),
+    ) -> Result<bool, StoreError> {
+        let (id, mut room) = (keyspace.id_in(self.store)?, KeyRoom::new());
+        self.contains_stored(id.stored(key.as_ref(), &mut room))
+    }
+
+    fn contains_stored(&self, key: &[u8]) -> Result<bool, StoreError> {
+        if let Some(written) = self.writes.get(key) {
+            return Ok(written.is_some());
+        }
+        match self.address(key)? {
+            None => Ok(false),
+            Some(address) => {
+                let (shared, time) = (self.snapshot.shared(), self.snapshot.time());
+                shared.is_alive_at(key, address, time)
+            }
         }
     }
 
@@ -224,7 +302,34 @@ impl Transaction<'_> {
     /// # }
     /// ```
     pub fn scan(&self, range: ScanRange) -> Result<TransactionScan<'_>, StoreError> {
-        TransactionScan::new(self, range)
+        TransactionScan::new(self, self.snapshot.clone(), range)
+    }
+
+    /// As [`scan`](Self::scan), of the keys of a keyspace.
+    ///
+    /// # Errors
+    /// As [`Keyspace::scan`].
+    ///
+    /// ```
+    /// use forebay_store::{KeyspaceOptions, ScanRange};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// let owners = store.keyspace("owners", KeyspaceOptions::new())?;
+    /// owners.put("boat", "alice")?;
+    /// let mut tx = store.begin()?;
+    /// tx.put_in(&owners, "canoe", "bob")?;
+    /// assert_eq!(tx.scan_in(&owners, ScanRange::all())?.count(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn scan_in(
+        &self,
+        keyspace: &Keyspace<'_>,
+        range: ScanRange,
+    ) -> Result<TransactionScan<'_>, StoreError> {
+        keyspace.id_in(self.store)?;
+        TransactionScan::new(self, keyspace.of(&self.snapshot), range)
     }
 
     /// As [`Store::range`].
@@ -257,7 +362,35 @@ impl Transaction<'_> {
         value: &(impl AsRef<[u8]> + ?Sized),
     ) -> Result<(), StoreError> {
         check_value(value.as_ref())?;
-        self.add(key.as_ref(), Some(value.as_ref()))
+        self.add(KeyspaceId::DEFAULT, key.as_ref(), Some(value.as_ref()))
+    }
+
+    /// As [`put`](Self::put), of a key of a keyspace, which [`get_in`](Self::get_in) shows.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); [`StoreError::KeyspaceDropped`].
+    pub fn put_in(
+        &mut self,
+        keyspace: &Keyspace<'_>,
+        key: &(impl AsRef<[u8]> + ?Sized),
+        value: &(impl AsRef<[u8]> + ?Sized),
+    ) -> Result<(), StoreError> {
+        check_value(value.as_ref())?;
+        let id = keyspace.id_in(self.store)?;
+        self.add(id, key.as_ref(), Some(value.as_ref()))
+    }
+
+    /// As [`delete`](Self::delete), of a key of a keyspace.
+    ///
+    /// # Errors
+    /// As [`put_in`](Self::put_in).
+    pub fn delete_in(
+        &mut self,
+        keyspace: &Keyspace<'_>,
+        key: &(impl AsRef<[u8]> + ?Sized),
+    ) -> Result<(), StoreError> {
+        let id = keyspace.id_in(self.store)?;
+        self.add(id, key.as_ref(), None)
     }
 
     /// Removes the key, when it is committed.
@@ -265,11 +398,12 @@ impl Transaction<'_> {
     /// # Errors
     /// As [`put`](Self::put).
     pub fn delete(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), StoreError> {
-        self.add(key.as_ref(), None)
+        self.add(KeyspaceId::DEFAULT, key.as_ref(), None)
     }
 
-    fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
-        check_key(key)?;
+    fn add(&mut self, id: KeyspaceId, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
+        let mut room = KeyRoom::new();
+        let key = stored_checked(id, key, &mut room)?;
         let bytes_max = self.store.shared.tail.payload_max();
         let before = self.writes.get(key);
         let before = before.map_or(0, |value| bytes_in_log(key, value.as_deref(), bytes_max));

@@ -5,17 +5,20 @@ use crate::index::{
     IndexCause, IndexError, merge::Merge, policy, run::TableRun, view::IndexView,
     writer::TableMaker,
 };
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    ops::Range,
+    sync::{Arc, atomic::Ordering},
+};
 
 /// Memory for whole filters and block indexes that an entry is estimated to take, in tenths of a
 /// byte.
 const PINNED_PER_ENTRY_TENTHS: u64 = 15;
 
 impl Index {
-    /// Begins a merge of the `width` newest runs of `view`.
-    pub(super) fn begin(&self, view: &IndexView, width: usize) -> Merge {
-        let inputs = view.runs[..width].to_vec();
-        let oldest = width == view.runs.len();
+    /// Begins a merge of these runs of `view`.
+    pub(super) fn begin(&self, view: &IndexView, runs: Range<usize>) -> Merge {
+        let oldest = runs.end == view.runs.len();
+        let inputs = view.runs[runs].to_vec();
         let entries: u64 = inputs
             .iter()
             .flat_map(|run| run.tables())

@@ -42,6 +42,7 @@ use super::{
     view::IndexView,
     writer::{NewTables, RunWriter, TableMaker},
 };
+use crate::keyspace::KeyspaceCatalogue;
 use parking_lot::{Mutex, RwLock};
 use std::{
     collections::HashSet,
@@ -49,6 +50,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
+mod clearing;
 mod copying;
 mod merging;
 mod opening;
@@ -101,6 +103,11 @@ impl Index {
     /// A cache of the log's values in the memory of the block cache.
     pub(crate) fn values(&self) -> ValueCache {
         ValueCache::new(Arc::clone(&self.maker.cache))
+    }
+
+    /// The store's keyspaces. Of those that were dropped no entry comes into a new table.
+    pub(crate) fn keyspaces(&self) -> &Arc<KeyspaceCatalogue> {
+        &self.maker.keyspaces
     }
 
     fn view(&self) -> Arc<IndexView> {
@@ -173,6 +180,9 @@ impl Index {
         // Merges that go on beside take keys away and add none.
         let older = self.view();
         for (key, address) in run {
+            if self.maker.keyspaces.is_dead(key) {
+                continue;
+            }
             // A tombstone that hides nothing is none.
             if address.form != ValueForm::Tombstone || older.may_hold(key) {
                 writer.add(key, address)?;
@@ -235,12 +245,17 @@ impl Index {
             if due == view.runs.len() {
                 view.passed.store(0, Ordering::Relaxed);
             }
-            merges.push(self.begin(&view, due));
+            merges.push(self.begin(&view, 0..due));
+        } else if let Some(run) = self.to_clear(&view, &merges, room)? {
+            merges.push(self.begin(&view, run..run + 1));
         }
         // An old view must not outlive its use here: it holds files that are to be unlinked.
         drop(view);
         self.step(&mut merges)?;
-        Ok(!merges.is_empty() || self.due(&self.view(), &merges, room) > 0)
+        let view = self.view();
+        Ok(!merges.is_empty()
+            || self.due(&view, &merges, room) > 0
+            || self.to_clear(&view, &merges, room)?.is_some())
     }
 
     /// True if a merge is called for, and none of no more than `room` bytes.
@@ -270,7 +285,7 @@ impl Index {
         merges.clear();
         let view = self.view();
         if view.runs.len() > 1 || view.tables().any(|table| table.tombstones() > 0) {
-            merges.push(self.begin(&view, view.runs.len()));
+            merges.push(self.begin(&view, 0..view.runs.len()));
         }
         drop(view);
         while !merges.is_empty() {

@@ -95,6 +95,7 @@ impl Index {
                 next_id: Arc::new(AtomicU64::new(next_id)),
                 cache,
                 table_bytes: options.table_bytes,
+                keyspaces: Arc::default(),
             },
             pinned_bytes: options.pinned_bytes,
             merges: Mutex::default(),
