@@ -9,6 +9,7 @@ use super::{StoreCore, sample::op_address};
 use crate::{
     error::StoreError,
     log::{LogReader, LogTail, RoomClaim, ValueLog, VlogFile, WalkStop, ZEROS},
+    manifest::UNMARKED_VERSION,
     op::ops,
 };
 use forebay_pool::{Lsn, Record};
@@ -152,11 +153,9 @@ impl StoreCore {
         let mut full = None;
         for op in ops(record) {
             let op = op.map_err(|what| StoreError::lost(path, lsn, what))?;
+            self.check_stored(op.key)?;
             if self.keyspaces().is_dead(op.key) {
                 continue;
-            }
-            if let Some(number) = self.keyspaces().unknown(op.key) {
-                return Err(self.unknown_keyspace(number));
             }
             let hash = self.hash(op.key);
             let writers = self.locks.stripe().lock();
@@ -177,23 +176,32 @@ impl StoreCore {
         Ok(())
     }
 
-    /// Refuses tables with keys of a keyspace that MANIFEST never had: it is older.
+    /// Refuses tables with keys that no table of this store may have.
     pub(super) fn check_keyspaces(&self) -> Result<(), StoreError> {
-        let last = self.index.last_key();
-        match last.and_then(|key| self.keyspaces().unknown(&key)) {
-            Some(number) => Err(self.unknown_keyspace(number)),
-            None => Ok(()),
-        }
+        // Of keys with the mark the last one has the highest number.
+        (self.index.last_key()).map_or(Ok(()), |key| self.check_stored(&key))
     }
 
-    fn unknown_keyspace(&self, number: u32) -> StoreError {
-        StoreError::NotOneMoment {
+    /// Refuses a key that was found, if it is of a keyspace that MANIFEST never had, which is older
+    /// then; or of a format version in which it means another key.
+    fn check_stored(&self, key: &[u8]) -> Result<(), StoreError> {
+        if self.keyspaces().is_of_other_format(key) {
+            return Err(StoreError::OldKey {
+                dir: self.dir.clone(),
+                key: key.to_vec(),
+                version: UNMARKED_VERSION,
+            });
+        }
+        let Some(number) = self.keyspaces().unknown(key) else {
+            return Ok(());
+        };
+        Err(StoreError::NotOneMoment {
             dir: self.dir.clone(),
             found: format!(
                 "there are keys of keyspace number {number}, which MANIFEST never had: it is older"
             ),
             gives_up: "nothing by itself: salvage makes up no MANIFEST".to_owned(),
-        }
+        })
     }
 
     /// Removes the large values that were written since the last opening and whose record was never

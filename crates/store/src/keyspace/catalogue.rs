@@ -25,6 +25,8 @@ pub(crate) struct KeyspaceCatalogue {
 
 #[derive(Clone, Default)]
 struct KnownKeyspaces {
+    /// When the store was opened it was of the format version without marks.
+    is_unmarked: bool,
     last: u32,
     /// By number.
     live: Vec<Arc<LiveKeyspace>>,
@@ -88,7 +90,7 @@ impl KnownKeyspaces {
 
 impl KeyspaceCatalogue {
     /// What the manifest has is so. What the log has of a dropped one is not replayed.
-    pub(crate) fn load(&self, state: &KeyspaceState) {
+    pub(crate) fn load(&self, state: &KeyspaceState, is_unmarked: bool) {
         let live = |facts: &KeyspaceRef| {
             Arc::new(LiveKeyspace {
                 facts: facts.clone(),
@@ -101,6 +103,7 @@ impl KeyspaceCatalogue {
             dropped: state
                 .dropped
                 .iter()
+            is_unmarked,
                 .map(|&id| DroppedKeyspace { id, below: 0 })
                 .collect(),
             ttl_least_ms: None,
@@ -212,6 +215,12 @@ impl KeyspaceCatalogue {
     pub(crate) fn unknown(&self, stored: &[u8]) -> Option<u32> {
         let id = KeyspaceId::of(stored).0;
         (is_marked(stored) && id > self.known.load().last).then_some(id)
+    /// True of a key that another format version wrote, in which it has another meaning: this is to
+    /// be asked of what an opening finds.
+    pub(crate) fn is_of_other_format(&self, stored: &[u8]) -> bool {
+        is_marked(stored) && self.known.load().is_unmarked
+    }
+
     }
 
     /// When a value of this stored key expires that is put now, if it does; `now` is asked for
