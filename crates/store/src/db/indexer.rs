@@ -310,12 +310,13 @@ impl StoreCore {
                 self.background
                     .brake
                     .set_runs(if is_short { 0 } else { runs });
-                match more.and_then(|more| match more {
-                    true => Ok(true),
-                    false => self.forget_cleared_keyspaces().map(|()| false),
-                }) {
+                match more {
                     Ok(true) if !self.stopping() => {}
-                    Ok(_) => break,
+                    Ok(_) => {
+                        // What stays is in nobody's way: it is tried again with the next look.
+                        let _ = self.forget_cleared_keyspaces();
+                        break;
+                    }
                     Err(error) => {
                         // On a full disk a merge waits, and keeps none from what makes room.
                         match error.is_full_disk() {

@@ -115,6 +115,7 @@ pub(crate) struct StoreCore {
     disk: Arc<dyn Disk>,
     options: StoreOptions,
     uuid: Uuid,
+    opening: OpeningNumber,
     survives: String,
     /// Each put is committed before it returns: the pool needs that, and the options say so.
     commits_puts: bool,
@@ -143,6 +144,18 @@ pub(crate) struct StoreCore {
     /// Held by drain threads while they take a segment and its place.
     drain_order: Mutex<()>,
     meter: Option<Arc<SyncMeter>>,
+}
+
+/// The number of an opening in this process. A copy of a store has its identity, and other
+/// keyspaces by the same numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct OpeningNumber(u64);
+
+impl OpeningNumber {
+    fn next() -> Self {
+        static OPENINGS: AtomicU64 = AtomicU64::new(0);
+        Self(OPENINGS.fetch_add(1, Relaxed))
+    }
 }
 
 /// How the background threads are told what to do, and tell how it goes.

@@ -81,6 +81,14 @@ impl ScanRange {
         Self { from, to, ..self }
     }
 
+    /// Of stored keys: whose they are.
+    pub(super) fn keyspace(&self) -> KeyspaceId {
+        match &self.from {
+            Bound::Unbounded => KeyspaceId::DEFAULT,
+            Bound::Included(key) | Bound::Excluded(key) => KeyspaceId::of(key),
+        }
+    }
+
     /// True if it is of stored keys of which any may be another keyspace's than the default one's.
     pub(super) fn may_expire(&self) -> bool {
         match &self.to {

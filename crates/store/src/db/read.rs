@@ -145,8 +145,9 @@ impl StoreCore {
             return Ok(expiry.is_some_and(|expiry| self.is_alive(expiry)));
         }
         self.check_process()?;
-        let found = self.view.load().find(self.hash(key), key)?;
-        Ok(live(found).is_some())
+        let found = live(self.view.load().find(self.hash(key), key)?);
+        self.check_missed(key, found)?;
+        Ok(found.is_some())
     }
 
     /// When the value at an address expires, if it does; `None` if nothing is there (any more).
@@ -174,6 +175,7 @@ impl StoreCore {
         for _ in 0..LOOKUPS_MAX {
             let view = self.view.load();
             let Some(address) = live(view.find(hash, key)?) else {
+                self.check_missed(key, None)?;
                 return Ok(None);
             };
             if let Some(found) = read(address)? {
@@ -229,7 +231,19 @@ impl StoreCore {
         key: &[u8],
     ) -> Result<Option<RecordAddress>, StoreError> {
         self.check_process()?;
-        Ok(live(moment.find(self.hash(key), key)?))
+        let found = live(moment.find(self.hash(key), key)?);
+        self.check_missed(key, found)?;
+        Ok(found)
+    }
+
+    /// Refuses to say of a key that it is not there if its keyspace was dropped since the caller
+    /// looked: it may have been missed.
+    #[inline]
+    fn check_missed(&self, key: &[u8], found: Option<RecordAddress>) -> Result<(), StoreError> {
+        match found {
+            None => self.keyspaces().check(key),
+            Some(_) => Ok(()),
+        }
     }
 
     /// The value at such an address, from the cache if it is there.

@@ -15,7 +15,7 @@
 //!
 //! What the two are for: [`locks`](super::locks).
 
-use super::{Keyspace, Store, StoreCore, gc::KEPT_MAX, transaction::CommitCheck};
+use super::{Keyspace, OpeningNumber, Store, StoreCore, gc::KEPT_MAX, transaction::CommitCheck};
 use crate::{
     KEY_BYTES_MAX, VALUE_BYTES_MAX,
     error::StoreError,
@@ -31,7 +31,6 @@ use crate::{
 };
 use forebay_pool::{Lsn, format::record::HEADER};
 use std::{io::IoSlice, time::Duration};
-use uuid::Uuid;
 
 /// Operations that are written as one: all of them are durable and visible, or none.
 ///
@@ -57,8 +56,8 @@ pub struct Batch {
     log_bytes: usize,
     /// What the store takes as one record, if it is known.
     bytes_max: Option<usize>,
-    /// The store whose keyspaces it has keys of, if any, and the name of one.
-    store: Option<(Uuid, Box<str>)>,
+    /// The open store whose keyspaces it has keys of, if any, and the name of one.
+    store: Option<(OpeningNumber, Box<str>)>,
 }
 
 impl Batch {
@@ -151,7 +150,7 @@ impl Batch {
 
     /// It is for the keyspace's store from now on.
     fn join(&mut self, keyspace: &Keyspace<'_>) -> Result<KeyspaceId, StoreError> {
-        let store = keyspace.store_uuid();
+        let store = keyspace.opening();
         self.check_store(store)?;
         let id = keyspace.id()?;
         self.store
@@ -160,14 +159,13 @@ impl Batch {
     }
 
     /// Refuses to be another store's, if it has keys of keyspaces.
-    fn check_store(&self, store: Uuid) -> Result<(), StoreError> {
+    fn check_store(&self, store: OpeningNumber) -> Result<(), StoreError> {
         match &self.store {
             Some((own, name)) if *own != store => Err(StoreError::BadKeyspace {
                 name: name.to_string(),
-                what: format!(
-                    "the batch has keys of it in store {own}, and this is store {store}; \
-                     write a batch for each store"
-                ),
+                what: "the batch has keys of it in another store, or as that was opened before; \
+                       make a batch for each store, and another one when it is opened again"
+                    .to_owned(),
             }),
             _ => Ok(()),
         }
@@ -391,7 +389,7 @@ impl Store {
         if batch.is_empty() {
             return Ok(());
         }
-        batch.check_store(self.shared.uuid)?;
+        batch.check_store(self.shared.opening)?;
         self.shared.wait_for_batch(batch)?;
         self.shared.write_batch(batch, None)
     }
@@ -538,6 +536,11 @@ impl StoreCore {
                 return Ok(None);
             }
             let mut writers = self.locks.stripe().lock();
+            // Once more: under the stripe a drop waits for who has passed. (The collector copies
+            // for nobody who would be told.)
+            if !claim.is_copy() {
+                self.keyspaces().check(key)?;
+            }
             let parts = [IoSlice::new(&length), IoSlice::new(key), IoSlice::new(body)];
             let lsn = self.tail.append(claim, kind, &parts)?;
             writers.writes += 1;
@@ -690,6 +693,8 @@ impl StoreCore {
             check.map_or(Ok(()), |check| check.keys_are_as_read(self))?;
             let all = check.is_some_and(CommitCheck::has_ranges);
             let writers = self.locks.hold(all);
+            (batch.ops.iter()).try_for_each(|(key, _)| self.keyspaces().check(key))?;
+            check.map_or(Ok(()), |check| check.keyspaces_are_there(self))?;
             check.map_or(Ok(()), |check| check.ranges_are_as_read(self))?;
             let parts = [IoSlice::new(&payload)];
             attempt.appended = true;

@@ -66,9 +66,14 @@ impl LiveKeyspace {
         }
     }
 
-    /// Refuses reads and writes from now on.
-    pub(crate) fn end(&self) {
-        self.is_gone.store(true, Relaxed);
+    /// Refuses reads and writes from now on. False if it did before.
+    pub(crate) fn end(&self) -> bool {
+        !self.is_gone.swap(true, Relaxed)
+    }
+
+    /// It is not dropped after all.
+    pub(crate) fn go_on(&self) {
+        self.is_gone.store(false, Relaxed);
     }
 
     /// The milliseconds since the epoch at which a value expires that is put now.
@@ -98,12 +103,12 @@ impl KeyspaceCatalogue {
             })
         };
         let mut known = KnownKeyspaces {
+            is_unmarked,
             last: state.last,
             live: state.live.iter().map(live).collect(),
             dropped: state
                 .dropped
                 .iter()
-            is_unmarked,
                 .map(|&id| DroppedKeyspace { id, below: 0 })
                 .collect(),
             ttl_least_ms: None,
@@ -210,17 +215,17 @@ impl KeyspaceCatalogue {
         }
     }
 
-    /// The number of its keyspace, if the store never had such a one: it, or what says which there
-    /// were, is not of this moment.
-    pub(crate) fn unknown(&self, stored: &[u8]) -> Option<u32> {
-        let id = KeyspaceId::of(stored).0;
-        (is_marked(stored) && id > self.known.load().last).then_some(id)
     /// True of a key that another format version wrote, in which it has another meaning: this is to
     /// be asked of what an opening finds.
     pub(crate) fn is_of_other_format(&self, stored: &[u8]) -> bool {
         is_marked(stored) && self.known.load().is_unmarked
     }
 
+    /// The number of its keyspace, if the store never had such a one: it, or what says which there
+    /// were, is not of this moment.
+    pub(crate) fn unknown(&self, stored: &[u8]) -> Option<u32> {
+        let id = KeyspaceId::of(stored).0;
+        (is_marked(stored) && id > self.known.load().last).then_some(id)
     }
 
     /// When a value of this stored key expires that is put now, if it does; `now` is asked for
@@ -265,6 +270,11 @@ impl KeyspaceCatalogue {
         known
             .of(id.0)
             .is_some_and(|live| live.facts.ttl_ms.is_some())
+    }
+
+    /// Refuses a keyspace that was dropped.
+    pub(crate) fn check_id(&self, id: KeyspaceId) -> Result<(), StoreError> {
+        self.expiry_of(id, || 0).map(drop)
     }
 
     /// Refuses a stored key of a keyspace that was dropped.

@@ -18,6 +18,9 @@ use std::{collections::BTreeSet, time::Duration};
 
 /// Keyspaces that a store has at most: each is a line of a manifest that is replaced as a whole.
 pub(crate) const KEYSPACES_MAX: usize = 1024;
+/// And bytes that these lines take at most: half of what a full disk keeps for a new manifest
+/// (`log::reserve`). The value-log files have the rest.
+const MANIFEST_BYTES_MAX: usize = 128 << 10;
 /// Longest name, bytes.
 const NAME_BYTES_MAX: usize = 255;
 
@@ -159,11 +162,28 @@ impl KeyspaceState {
                 self.live.len()
             ));
         }
-        Ok(KeyspaceRef {
+        let made = KeyspaceRef {
             id: self.last + 1,
             name: name.to_owned(),
             ttl_ms: options.ttl_ms(name)?,
-        })
+        };
+        let mut with_it = self.clone();
+        with_it.add(made.clone());
+        let bytes = with_it.manifest_bytes();
+        if bytes > MANIFEST_BYTES_MAX {
+            return bad(format!(
+                "the manifest would have {bytes} bytes of keyspaces, and may have \
+                 {MANIFEST_BYTES_MAX}; drop one, give them shorter names, or use a prefix of the \
+                 keys"
+            ));
+        }
+        Ok(made)
+    }
+
+    /// Bytes that it takes in a manifest, whose lines are indented once more than its own.
+    fn manifest_bytes(&self) -> usize {
+        let text = serde_json::to_string_pretty(self).unwrap_or_default();
+        text.len() + 2 * text.lines().count()
     }
 
     /// Notes a new one.
@@ -178,6 +198,19 @@ impl KeyspaceState {
         if !self.dropped.contains(&id) {
             self.dropped.push(id);
         }
+    }
+
+    /// As they are now, for a copy of what there was at an `earlier` moment: it may have entries of
+    /// whatever was dropped since, although the store itself has none any more.
+    pub(crate) fn of_copy_since(mut self, earlier: &Self) -> Self {
+        let known = earlier.live.iter().map(|live| live.id);
+        let known: Vec<u32> = known.chain(earlier.dropped.iter().copied()).collect();
+        for id in known {
+            if !self.live.iter().any(|live| live.id == id) {
+                self.drop(id);
+            }
+        }
+        self
     }
 
     /// What no program can have written, if anything.
@@ -241,5 +274,25 @@ mod tests {
             breaks(&mut state);
             assert!(state.flaw().is_some(), "{state:?}");
         }
+    }
+
+    /// What the store has cleared away and forgotten a copy that was begun before may have still.
+    #[test]
+    fn a_copy_clears_what_was_forgotten_while_it_was_made() {
+        let mut earlier = KeyspaceState::default();
+        for name in ["stays", "dropped", "dropped before", "dropped lately"] {
+            earlier.add(earlier.next(name, &KeyspaceOptions::new()).unwrap());
+        }
+        earlier.drop(3);
+        let mut now = earlier.clone();
+        now.drop(2);
+        now.dropped.clear();
+        now.add(now.next("new", &KeyspaceOptions::new()).unwrap());
+        now.drop(4);
+        let mut copy = now.of_copy_since(&earlier);
+        copy.dropped.sort_unstable();
+        assert_eq!(copy.dropped, [2, 3, 4]);
+        let live: Vec<u32> = copy.live.iter().map(|live| live.id).collect();
+        assert_eq!((live, copy.flaw()), (vec![1, 5], None));
     }
 }

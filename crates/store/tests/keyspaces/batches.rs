@@ -118,3 +118,34 @@ fn a_keyspace_of_another_store_is_refused() {
     bad(tx.put_in(&others, "key", "value").unwrap_err());
     bad(tx.get_in(&others, "key").unwrap_err());
 }
+
+/// Promise (store): A batch with a keyspace's keys is written to that very store: neither to a copy
+/// of it, nor to what is opened in its place later.
+#[test]
+fn a_batch_is_not_written_to_a_copy_of_its_store() {
+    let bench = Bench::new();
+    let store = bench.open(&tiny(Durability::DOUBLE));
+    store.put("key", "value").unwrap();
+    let path = bench.dir.path().join("copy");
+    store.checkpoint(&path).unwrap();
+    let copy = tiny(Durability::Fsync).open(&path, None).unwrap();
+    // They have the same number.
+    let boats = store.keyspace("boats", KeyspaceOptions::new()).unwrap();
+    let others = copy.keyspace("others", KeyspaceOptions::new()).unwrap();
+    let mut batch = store.batch();
+    batch.put_in(&boats, "ark", "brown").unwrap();
+    let bad = |refused: StoreError| {
+        assert!(
+            matches!(refused, StoreError::BadKeyspace { .. }),
+            "{refused}"
+        );
+    };
+    bad(copy.write(&batch).unwrap_err());
+    bad(batch.put_in(&others, "ark", "brown").unwrap_err());
+    assert!(!others.contains_key("ark").unwrap());
+    store.write(&batch).unwrap();
+    assert!(boats.contains_key("ark").unwrap());
+    store.close().unwrap();
+    let store = bench.open(&tiny(Durability::DOUBLE));
+    bad(store.write(&batch).unwrap_err());
+}

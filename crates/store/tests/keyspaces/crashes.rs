@@ -1,6 +1,11 @@
 //! A disk that fails, and a machine that loses power, at each step of making and dropping one.
 
-use crate::common::{self, Rng, crash_disk::CrashDisk, new_sim, tiny};
+use crate::common::{
+    self, Rng,
+    crash_disk::CrashDisk,
+    hook_disk::{Doing, HookDisk},
+    new_sim, tiny,
+};
 use forebay_store::{
     Durability, KeyspaceOptions, ScanRange, Store, StoreError,
     disk::{
@@ -8,7 +13,8 @@ use forebay_store::{
         faulty::{Fault, FaultPlan, FaultyDisk},
     },
 };
-use std::{path::Path, sync::Arc};
+use parking_lot::Mutex;
+use std::{io, path::Path, sync::Arc};
 
 const KEYS: usize = 100;
 
@@ -154,12 +160,21 @@ fn a_drop_that_fails_loses_nothing_unless_it_is_done() {
             let done = store.drop_keyspace("dropped");
             let struck = plan.struck();
             plan.heal();
-            let put = one.put("key", "value");
-            assert!(
-                matches!(put, Err(StoreError::KeyspaceDropped { .. })),
-                "{when}"
-            );
-            if done.is_err() && step % 2 == 0 {
+            // Before it is in the manifest, what was written is synced. Behind a sync that failed
+            // nothing is written at all.
+            let is_synced = store.delete("nothing").is_ok();
+            match one.put("key", "value") {
+                // After the drop it may be the index that met the fault.
+                Err(StoreError::KeyspaceDropped { .. }) => {
+                    assert!(is_synced || done.is_ok(), "{when}");
+                }
+                Err(StoreError::ReadOnly { .. }) => {
+                    assert!(!is_synced && done.is_err(), "{when}");
+                    assert_eq!(count(&store, "dropped"), Some(KEYS + 1), "{when}");
+                }
+                put => panic!("{when}: {put:?}"),
+            }
+            if done.is_err() && step % 2 == 0 && is_synced {
                 store
                     .drop_keyspace("dropped")
                     .unwrap_or_else(|e| panic!("{when}: {e}"));
@@ -168,7 +183,7 @@ fn a_drop_that_fails_loses_nothing_unless_it_is_done() {
                 assert_eq!(count(&store, "dropped"), Some(0), "{when}");
                 store.drop_keyspace("dropped").unwrap();
             }
-            let is_done = done.is_ok() || step % 2 == 0;
+            let is_done = done.is_ok() || step % 2 == 0 && is_synced;
             drop(store);
             check(&path, is_done, &when);
             if struck == 0 {
@@ -177,4 +192,47 @@ fn a_drop_that_fails_loses_nothing_unless_it_is_done() {
             }
         }
     }
+}
+
+/// A drop is in the manifest, and whether it lasts is not known when the process dies: an opening
+/// makes sure of it before it removes a large value that the drop has freed.
+#[test]
+fn an_opening_syncs_a_drop_before_it_removes_large_values() {
+    #[derive(Default)]
+    struct Seen {
+        fails: bool,
+        is_synced: bool,
+        removed: usize,
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let store_dir = path.clone();
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    let disk = HookDisk::by(&seen, move |doing, seen| {
+        let mut seen = seen.lock();
+        match doing {
+            Doing::SyncDir(dir) if dir == store_dir => {
+                if seen.fails {
+                    return Err(io::Error::other("the process is killed here"));
+                }
+                seen.is_synced = true;
+            }
+            Doing::Remove(path) if path.parent() == Some(&store_dir.join("large")) => {
+                assert!(seen.is_synced, "{}", path.display());
+                seen.removed += 1;
+            }
+            _ => {}
+        }
+        Ok(())
+    });
+    let options = tiny(Durability::Fsync).gc(false);
+    let store = options.open_on(disk.clone(), None, &path, None).unwrap();
+    fill(&store, "dropped").unwrap();
+    seen.lock().fails = true;
+    assert!(store.drop_keyspace("dropped").is_err());
+    drop(store);
+    *seen.lock() = Seen::default();
+    let store = options.open_on(disk, None, &path, None).unwrap();
+    assert_eq!(seen.lock().removed, 1);
+    assert!(count(&store, "dropped").is_none());
 }

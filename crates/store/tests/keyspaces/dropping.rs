@@ -4,7 +4,8 @@ use crate::{
     common::{Bench, tiny, value_log_files},
     keys, without_pool,
 };
-use forebay_store::{Durability, KeyspaceOptions, ScanRange, Store, StoreError};
+use forebay_pool::PoolOptions;
+use forebay_store::{Durability, KeyspaceOptions, ScanRange, Store, StoreError, StoreOptions};
 use std::{
     thread,
     time::{Duration, Instant},
@@ -228,4 +229,54 @@ fn writers_beside_drops_are_refused_and_lose_nothing_else() {
     until("entries of dropped keyspaces stay", || {
         store.stats().dropped_keyspaces == 0
     });
+}
+
+/// Promise (store): Whatever was written before a drop of a keyspace is durable with it: who has
+/// moved its keys elsewhere keeps them.
+#[test]
+fn what_was_moved_out_of_a_dropped_keyspace_is_durable() {
+    let dir = tempfile::tempdir_in(".").unwrap();
+    let pool = PoolOptions::new().on_disk(true).size(4 << 20);
+    let pool = pool.segment_size(64 << 10).lanes(4);
+    let pool = pool.create(dir.path().join("pool")).unwrap();
+    let options = StoreOptions::new().durability(Durability::DOUBLE);
+    let options = options.commit_puts(false);
+    let path = dir.path().join("store");
+    let store = options.open(&path, &pool).unwrap();
+    let old = store.keyspace("old", KeyspaceOptions::new()).unwrap();
+    old.put("boat", "alice").unwrap();
+    store.commit().unwrap();
+    // As another machine would find it after a power cut now.
+    let moved = || {
+        let reader = options.open_read_only(&path, None).unwrap();
+        let is_dropped = reader.keyspaces().is_empty();
+        (is_dropped, reader.contains_key("boat").unwrap())
+    };
+    store
+        .put("boat", &old.get("boat").unwrap().unwrap())
+        .unwrap();
+    assert_eq!(moved(), (false, false));
+    store.drop_keyspace("old").unwrap();
+    assert_eq!(moved(), (true, true));
+}
+
+/// Promise (store): A transaction that has read a keyspace which was dropped since is refused,
+/// wherever it writes.
+#[test]
+fn a_transaction_comes_before_a_drop_of_what_it_read_or_never() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = without_pool().open(dir.path().join("store"), None).unwrap();
+    for by_scan in [false, true] {
+        let one = store.keyspace("one", KeyspaceOptions::new()).unwrap();
+        one.put("boat", "alice").unwrap();
+        let mut tx = store.begin().unwrap();
+        match by_scan {
+            true => assert_eq!(tx.scan_in(&one, ScanRange::all()).unwrap().count(), 1),
+            false => assert!(tx.get_in(&one, "boat").unwrap().is_some()),
+        }
+        tx.put("paint", "blue").unwrap();
+        store.drop_keyspace("one").unwrap();
+        assert!(is_dropped(tx.commit()), "by_scan {by_scan}");
+        assert!(!store.contains_key("paint").unwrap());
+    }
 }

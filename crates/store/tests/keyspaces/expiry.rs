@@ -87,8 +87,8 @@ fn a_value_is_there_for_its_time_and_no_longer() {
     assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
 }
 
-/// Promise (store): A snapshot, a scan and a transaction see what had not expired when they began,
-/// and that a value expires meanwhile is no conflict.
+/// Promise (store): A snapshot, a scan and a transaction see what had not expired when they began.
+/// That a value expires meanwhile is no conflict, until the collector has deleted it.
 #[test]
 fn a_snapshot_keeps_what_expires_later() {
     let dir = tempfile::tempdir().unwrap();
@@ -102,12 +102,17 @@ fn a_snapshot_keeps_what_expires_later() {
     let snapshot = sessions.snapshot().unwrap();
     let mut scan = sessions.scan(ScanRange::all()).unwrap();
     assert!(scan.next().is_some());
-    let mut tx = store.begin().unwrap();
-    assert!(tx.get_in(&sessions, &7u32.to_be_bytes()).unwrap().is_some());
-    let read = tx.scan_in(&sessions, ScanRange::all()).unwrap();
-    assert_eq!(read.count(), 3000);
-    tx.put("done", "so").unwrap();
+    let begin = || {
+        let mut tx = store.begin().unwrap();
+        assert!(tx.get_in(&sessions, &7u32.to_be_bytes()).unwrap().is_some());
+        let read = tx.scan_in(&sessions, ScanRange::all()).unwrap();
+        assert_eq!(read.count(), 3000);
+        tx.put("done", "so").unwrap();
+        tx
+    };
+    let (tx, late) = (begin(), begin());
     clock.pass(TTL);
+    tx.commit().unwrap();
     // Nothing was written since: it shares its moment with the one before.
     assert!(
         sessions
@@ -125,7 +130,7 @@ fn a_snapshot_keeps_what_expires_later() {
     );
     assert_eq!(snapshot.scan(ScanRange::all()).unwrap().count(), 3000);
     assert_eq!(scan.count(), 2999);
-    tx.commit().unwrap();
+    assert!(matches!(late.commit(), Err(StoreError::Conflict { .. })));
     let mut tx = store.begin().unwrap();
     assert!(tx.get_in(&sessions, &7u32.to_be_bytes()).unwrap().is_none());
     tx.put("done", "so").unwrap();
@@ -251,4 +256,74 @@ fn the_collector_sees_expired_values_by_itself() {
         store.stats().value_log_bytes < before - (4 << 20)
     });
     assert_eq!(sessions.scan(ScanRange::all()).unwrap().count(), 0);
+}
+
+/// What a transaction depends on: a key, or the range that it is in.
+fn read_both_ways(read: impl Fn(bool)) {
+    for by_scan in [false, true] {
+        read(by_scan);
+    }
+}
+
+/// Promise (store): A put beside a transaction is a conflict for it, also where the clock was set
+/// back meanwhile and the value expires before the transaction began.
+#[test]
+fn a_put_beside_a_transaction_is_met_whatever_the_clock_says() {
+    read_both_ways(|by_scan| {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = TestClock::new();
+        let options = clock.options(without_pool());
+        let store = options.open(dir.path().join("store"), None).unwrap();
+        let locks = store.keyspace("locks", expiring()).unwrap();
+        // One that was there and has expired, and one that never was.
+        locks.put("old", "alice").unwrap();
+        clock.pass(TTL);
+        for key in ["old", "new"] {
+            let mut tx = store.begin().unwrap();
+            match by_scan {
+                true => assert_eq!(tx.scan_in(&locks, ScanRange::all()).unwrap().count(), 0),
+                false => assert!(tx.get_in(&locks, key).unwrap().is_none()),
+            }
+            tx.put_in(&locks, key, "mine").unwrap();
+            let began = clock.now();
+            clock.set(began - TTL - TTL / 2);
+            locks.put(key, "bob").unwrap();
+            assert_eq!(locks.get(key).unwrap().unwrap(), "bob");
+            match tx.commit() {
+                Err(StoreError::Conflict { key: met }) => assert_eq!(met, key.as_bytes()),
+                other => panic!("{key}, by_scan {by_scan}: {other:?}"),
+            }
+            assert_eq!(locks.get(key).unwrap().unwrap(), "bob");
+            clock.set(began);
+        }
+    });
+}
+
+/// Promise (store): A delete of what a transaction has read is a conflict for it, also once the
+/// value would have expired.
+#[test]
+fn a_delete_beside_a_transaction_is_met_when_the_time_is_over() {
+    read_both_ways(|by_scan| {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = TestClock::new();
+        let options = clock.options(without_pool());
+        let store = options.open(dir.path().join("store"), None).unwrap();
+        let locks = store.keyspace("locks", expiring()).unwrap();
+        locks.put("lock", "alice").unwrap();
+        let mut first = store.begin().unwrap();
+        match by_scan {
+            true => assert_eq!(first.scan_in(&locks, ScanRange::all()).unwrap().count(), 1),
+            false => assert!(first.get_in(&locks, "lock").unwrap().is_some()),
+        }
+        first.put("balance", "1").unwrap();
+        // It comes before the first, of which it has seen nothing; and behind it, which has seen
+        // the lock. One of them has to go.
+        let mut second = store.begin().unwrap();
+        assert!(second.get("balance").unwrap().is_none());
+        second.delete_in(&locks, "lock").unwrap();
+        second.commit().unwrap();
+        clock.pass(TTL);
+        assert!(matches!(first.commit(), Err(StoreError::Conflict { .. })));
+        assert!(!store.contains_key("balance").unwrap());
+    });
 }

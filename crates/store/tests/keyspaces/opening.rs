@@ -239,6 +239,32 @@ fn a_store_has_no_more_keyspaces_than_its_manifest_bears() {
     make(1024).unwrap();
 }
 
+/// Promise (store): However long the names of keyspaces are, a new manifest has room in what is
+/// kept for it on a full disk.
+#[test]
+fn keyspaces_names_leave_the_manifest_its_room() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let store = without_pool().open(&path, None).unwrap();
+    // Each of these characters takes two bytes there.
+    let name = |i: u32| format!("{i:04}{}", "\"".repeat(251));
+    let make = |i: u32| store.keyspace(&name(i), KeyspaceOptions::new()).map(drop);
+    let refused = (0..1025).find_map(|i| make(i).err());
+    let refused = refused.unwrap().to_string();
+    assert!(
+        refused.contains("shorter names") && refused.contains("drop one"),
+        "{refused}"
+    );
+    // The value-log files have as much.
+    let bytes = std::fs::metadata(path.join("MANIFEST")).unwrap().len();
+    assert!(bytes > 120 << 10 && bytes < 132 << 10, "{bytes}");
+    store.drop_keyspace(&name(7)).unwrap();
+    make(7).unwrap();
+    store.close().unwrap();
+    let store = without_pool().open(&path, None).unwrap();
+    assert!(store.existing_keyspace(&name(7)).is_ok());
+}
+
 /// Promise (store): Compare-and-swap, update and increment work in each keyspace by themselves.
 #[test]
 fn updates_are_of_their_own_keyspace() {

@@ -2,13 +2,12 @@
 
 mod change;
 
-use super::{Scan, ScanRange, Snapshot, Store, Value, write::stored_checked};
+use super::{OpeningNumber, Scan, ScanRange, Snapshot, Store, Value, write::stored_checked};
 use crate::{
     error::StoreError,
     keyspace::{KeyRoom, KeyspaceId, KeyspaceInfo, LiveKeyspace},
 };
 use std::{ops::RangeBounds, sync::Arc, time::Duration};
-use uuid::Uuid;
 
 /// Keys of their own within a store: those of one keyspace are never seen in another, nor by the
 /// [`Store`]'s own methods, which are of the default keyspace.
@@ -376,8 +375,9 @@ impl Keyspace<'_> {
         self.id()
     }
 
-    pub(super) fn store_uuid(&self) -> Uuid {
-        self.store.shared.uuid
+    /// Which of this process's stores it is of.
+    pub(super) fn opening(&self) -> OpeningNumber {
+        self.store.shared.opening
     }
 }
 

@@ -23,8 +23,8 @@ mod session;
 pub(super) use directory::{StoreLock, lock_backups};
 
 use super::{
-    BackgroundThreads, Store, StoreCore, gc::Collector, locks::Locks, range_watch::RangeWatches,
-    snapshot::Snapshots, threads::RunningThreads,
+    BackgroundThreads, OpeningNumber, Store, StoreCore, gc::Collector, locks::Locks,
+    range_watch::RangeWatches, snapshot::Snapshots, threads::RunningThreads,
 };
 use crate::{
     disk::{Disk, RealDisk, SyncMeter},
@@ -168,6 +168,10 @@ impl Store {
         drop(recovered);
         // Only now that all is found well is anything removed.
         if !session.state.is_closed() {
+            // The manifest may be one of which the last session did not see that it lasts: with the
+            // one before it back, a large value would be missed.
+            let synced = session.disk.sync_dir(dir);
+            synced.map_err(StoreError::io("syncing", dir))?;
             shared.remove_unreferenced_large(session.state.large_from)?;
         }
         session.index.remove_leftovers();
@@ -212,6 +216,7 @@ impl OpeningSession<'_> {
             commits_puts: self.options.commit_puts && tail.needs_commit(),
             options: self.options.clone(),
             uuid: self.state.uuid,
+            opening: OpeningNumber::next(),
             tail,
             hasher,
             locks: Locks::new(&active),

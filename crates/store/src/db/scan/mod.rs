@@ -170,7 +170,12 @@ impl Scan {
 
     /// All stored keys, expired or not; their values are not read.
     pub(super) fn everything(snapshot: Snapshot) -> Self {
-        let keys = Keys::new(snapshot, ScanRange::all().keys_only());
+        Self::everything_in(snapshot, ScanRange::all())
+    }
+
+    /// The same in a range.
+    pub(super) fn everything_in(snapshot: Snapshot, range: ScanRange) -> Self {
+        let keys = Keys::new(snapshot, range.keys_only());
         Self {
             front: ScanWalk::new(keys, false),
             back: None,

@@ -6,14 +6,20 @@
 //!    anew.
 //! 2. Lock all keys that were read and that are to be written. No writer changes them now.
 //! 3. Each key that was read must have the value that it had.
-//! 4. Lock the thread's stripe; if there are ranges, all stripes. Nothing is written at all now,
-//!    until 6: the rest of what was written to the ranges since the second snapshot was noted by
-//!    the watch, and these keys must have the values that they had then.
+//! 4. Lock the thread's stripe; if there are ranges, all stripes. No keyspace is dropped now, until
+//!    6: those that were read must be there. With all stripes nothing is written at all: the rest
+//!    of what was written to the ranges since the second snapshot was noted by the watch, and these
+//!    keys must have the values that they had then.
 //! 5. Append the batch.
 //! 6. Insert its keys into the memtable, and unlock: as any other batch (`write`).
 //!
 //! So its reads hold at the moment of its append, and each write that changes one of them lies
 //! behind it in the log.
+//!
+//! Of values that expire it has seen those that had not at its beginning. As long as a key's record
+//! is the one that was there then, time alone is no conflict. Once another one is there, or a
+//! delete, it is not known what others have read of it: only the collector's copy, and the same
+//! value put again and alive, are no conflict, and that what it saw as expired was deleted.
 
 use super::ReadSet;
 use crate::{
@@ -23,9 +29,9 @@ use crate::{
     },
     error::StoreError,
     index::RecordAddress,
-    keyspace::user_key,
+    keyspace::{KeyspaceId, user_key},
 };
-use std::{cell::Cell, sync::Arc};
+use std::{cell::Cell, collections::BTreeSet, sync::Arc};
 
 /// So many noted keys are few enough to be compared while no writer writes.
 const FEW: usize = 16;
@@ -36,6 +42,8 @@ const CATCH_UPS: u32 = 16;
 pub(in crate::db) struct CommitCheck<'s> {
     keys: Vec<ReadKey<'s>>,
     ranges: Option<CheckedRanges<'s>>,
+    /// The keyspaces of both.
+    keyspaces: BTreeSet<KeyspaceId>,
     /// When the transaction began.
     time: u64,
 }
@@ -69,12 +77,16 @@ impl<'s> CommitCheck<'s> {
         });
         let (keys, time) = (keys.collect(), then.time());
         let ranges: Vec<ScanRange> = reads.ranges.iter().flatten().cloned().collect();
+        let of_keys = reads.keys.keys().map(|key| KeyspaceId::of(key));
+        let keyspaces = of_keys.chain(ranges.iter().map(ScanRange::keyspace));
+        let mut check = Self {
+            keys,
+            ranges: None,
+            keyspaces: keyspaces.collect(),
+            time,
+        };
         if ranges.is_empty() {
-            return Ok(Self {
-                keys,
-                ranges: None,
-                time,
-            });
+            return Ok(check);
         }
         let watch = shared.range_watches.watch(ranges.clone());
         let now = Snapshot::new(shared)?.at(time);
@@ -84,12 +96,12 @@ impl<'s> CommitCheck<'s> {
                 shared.compare_range(then, &now, range)?;
             }
         }
-        let ranges = Some(CheckedRanges {
+        check.ranges = Some(CheckedRanges {
             watch,
             now,
             is_overrun: Cell::new(false),
         });
-        Ok(Self { keys, ranges, time })
+        Ok(check)
     }
 
     /// The hashes of the keys that were read.
@@ -128,6 +140,12 @@ impl<'s> CommitCheck<'s> {
             shared.check_unchanged(*hash, key, *address, self.time)?;
         }
         Ok(())
+    }
+
+    /// Step 4. The thread's stripe is locked: a drop that comes now comes behind.
+    pub(in crate::db) fn keyspaces_are_there(&self, shared: &StoreCore) -> Result<(), StoreError> {
+        let mut read = self.keyspaces.iter();
+        read.try_for_each(|id| shared.keyspaces().check_id(*id))
     }
 
     /// Step 4. All stripes are locked.
@@ -174,8 +192,8 @@ impl StoreCore {
         }
     }
 
-    /// True if the values at the two addresses are the same to who began at `time`: the collector
-    /// may have copied it, or dropped it when it had expired.
+    /// True if the values at the two addresses are the same to who began at `time`, and saw `then`
+    /// as of that: the collector may have copied it, or deleted it when it had expired.
     fn is_same_value(
         &self,
         key: &[u8],
@@ -185,23 +203,22 @@ impl StoreCore {
     ) -> Result<bool, StoreError> {
         match (then, now) {
             (then, now) if then == now => Ok(true),
-            (then, now) if self.keyspaces().expires(key) => {
-                let value = |at: Option<RecordAddress>| {
-                    let value = at.map(|at| self.value_at(key, at)).transpose()?;
-                    let there = |value: &Value| value.expiry().is_none_or(|end| time < end);
-                    Ok::<_, StoreError>(value.filter(there))
-                };
-                Ok(match (value(then)?, value(now)?) {
-                    (Some(then), None) => !self.is_alive(then.expiry()),
-                    (then, now) => then.as_deref() == now.as_deref(),
-                })
+            (Some(then), Some(now)) => {
+                let (then, now) = (self.value_at(key, then)?, self.value_at(key, now)?);
+                let is_copy = then.expiry() == now.expiry();
+                let is_alive = |value: &Value| value.expiry().is_none_or(|end| time < end);
+                // The clock may have been set since.
+                let are_alive = is_alive(&then) && is_alive(&now) && self.is_alive(now.expiry());
+                Ok(*then == *now && (is_copy || are_alive))
             }
-            (Some(then), Some(now)) => Ok(*self.value_at(key, then)? == *self.value_at(key, now)?),
-            _ => Ok(false),
+            // Whether the collector has deleted it nobody knows; what was not seen is not missed.
+            (Some(then), None) => Ok(!self.is_alive_at(key, then, time)?),
+            (None, _) => Ok(false),
         }
     }
 
-    /// Refuses unless both snapshots have the same keys in the range, with the same values.
+    /// Refuses unless both snapshots have the same keys in the range, with the same values. Records
+    /// that had expired are compared, too: one that was put since may have.
     fn compare_range(
         &self,
         then: &Snapshot,
@@ -213,8 +230,8 @@ impl StoreCore {
             ..range.keys_only()
         };
         let time = then.time();
-        let mut then = Scan::stored(then.clone(), range.clone());
-        let mut now = Scan::stored(now.clone(), range);
+        let mut then = Scan::everything_in(then.clone(), range.clone());
+        let mut now = Scan::everything_in(now.clone(), range);
         let (mut was, mut is) = (then.next_address()?, now.next_address()?);
         loop {
             let key = match (&was, &is) {
@@ -229,7 +246,7 @@ impl StoreCore {
                 (Some((key, _)), Some((other, _))) => key.min(other),
                 (Some((key, _)), None) | (None, Some((key, _))) => key,
             };
-            // Dropped by the collector when it had expired?
+            // Had it expired then, and was it deleted since?
             if let Some((gone, at)) = &was
                 && gone == key
                 && self.is_same_value(gone, Some(*at), None, time)?

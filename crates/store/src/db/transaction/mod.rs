@@ -8,7 +8,7 @@
 //!
 //! What counts is what a key's value is: a copy of the collector is no change, and a value that was
 //! changed and is as it was before is none either. Nor is it that a value has expired since the
-//! transaction began: it sees those that had not.
+//! transaction began, which sees those that had not, until the collector has deleted it.
 
 mod commit;
 mod scan;
@@ -427,7 +427,8 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// [`StoreError::Conflict`] with a key that was changed since the transaction read it, or came
-    /// into a range that it read, or left one. Also if other threads write to so many keys of its
+    /// into a range that it read, or left one; [`StoreError::KeyspaceDropped`] if a keyspace was
+    /// that it read or writes. A conflict also if other threads write to so many keys of its
     /// ranges that it cannot look at them all: more than 1,024 while a comparison goes on, four
     /// times. [`StoreError::TooManySnapshots`], and errors of reading what it has read: it is
     /// compared. [`StoreError::Full`] at once where all room of a
