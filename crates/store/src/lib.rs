@@ -50,6 +50,33 @@
 //! [`compare_and_swap`](Store::compare_and_swap), [`update`](Store::update) and
 //! [`increment`](Store::increment).
 //!
+//! A [`Keyspace`] has keys of its own, beside those of the store's own methods: batches and
+//! transactions may go over several, and [dropping](Store::drop_keyspace) one gives its space back
+//! without a delete for each key. Its values [expire](KeyspaceOptions::ttl), if it was made so:
+//!
+//! ```
+//! # use forebay_pool::PoolOptions;
+//! # use forebay_store::StoreOptions;
+//! use forebay_store::KeyspaceOptions;
+//! use std::time::Duration;
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let dir = tempfile::tempdir()?;
+//! # let pool = PoolOptions::new().emulated(true).create(dir.path().join("pool"))?;
+//! # let store = StoreOptions::new().open(dir.path().join("store"), &pool)?;
+//! let users = store.keyspace("users", KeyspaceOptions::new())?;
+//! let hour = KeyspaceOptions::new().ttl(Duration::from_secs(3600));
+//! let sessions = store.keyspace("sessions", hour)?;
+//! let mut batch = store.batch();
+//! batch.put_in(&users, "alice", "alice@example.org")?;
+//! batch.put_in(&sessions, "4711", "alice")?; // for an hour
+//! store.write(&batch)?;
+//! assert!(sessions.contains_key("4711")? && !users.contains_key("4711")?);
+//! store.drop_keyspace("sessions")?; // all of them have to log in again
+//! assert!(users.contains_key("alice")?);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! Other processes [read](StoreOptions::open_read_only) a store that one has open.
 //!
 //! Keys and values are appended to a log; an index leads from each key to its newest record. The

@@ -106,6 +106,8 @@ struct CollectionProgress {
     /// When it was looked last for what has expired, and how long that took.
     expired_looked_at: Option<Instant>,
     dead_look: Duration,
+    /// When it last looked for what has died, if it could not look at all.
+    looked_in_part: Option<Instant>,
 }
 
 impl Collector {
@@ -265,7 +267,8 @@ impl StoreCore {
 
     /// True if a keyspace was dropped, or values may have expired, since this was asked last.
     fn has_died(&self, progress: &mut CollectionProgress) -> bool {
-        let dropped = self.collector.looks_anew.swap(false, Relaxed);
+        let again = (progress.looked_in_part).is_some_and(|at| at.elapsed() >= RETRY);
+        let dropped = self.collector.looks_anew.swap(false, Relaxed) || again;
         let Some(ttl) = self.keyspaces().ttl_least_ms() else {
             return dropped;
         };
@@ -284,6 +287,8 @@ impl StoreCore {
         let begun = Instant::now();
         let samples = progress.samples.values_mut();
         samples.for_each(|sample| self.look_again(sample));
+        // Values that are being written are passed over.
+        let all_large = self.large.settled_below() >= self.large.next_id();
         let done = match self.large.size() {
             (_, 0) => Ok(()),
             _ => {
@@ -292,6 +297,7 @@ impl StoreCore {
             }
         };
         progress.dead_look = begun.elapsed();
+        progress.looked_in_part = (done.is_err() || !all_large).then(Instant::now);
         done
     }
 
@@ -417,9 +423,11 @@ impl StoreCore {
             let Some((garbage, file)) = self.look(&mut progress).ripe else {
                 break;
             };
-            let live = (file.log_bytes() as f64 * (1.0 - garbage)) as u64;
+            let sample = progress.samples.get(&file.start);
+            let written_again = sample.map_or(1.0, FileSample::written_again);
+            let copied = (file.log_bytes() as f64 * written_again) as u64;
             // By samples it is known to no more than a part.
-            if garbage < GARBAGE_MIN || live * 2 > free {
+            if garbage < GARBAGE_MIN || copied * 2 > free {
                 break;
             }
             let files = report.files;
@@ -490,8 +498,8 @@ impl StoreCore {
         Ok(true)
     }
 
-    /// Collects what takes no room: large values, and the files of which nothing seems to be live.
-    /// What goes wrong is told by what follows.
+    /// Collects what takes no room: large values, and the files of which nothing seems to be live,
+    /// nor expired while the index still leads to it. What goes wrong is told by what follows.
     fn collect_dead(&self, report: &mut GcReport) {
         let mut progress = self.collector.collecting.lock();
         if self.log.reserve().is_short() {
@@ -502,7 +510,7 @@ impl StoreCore {
         let whole = self.whole_below();
         for file in self.log.files().iter() {
             let sample = progress.samples.get(&file.start);
-            let is_dead = sample.is_some_and(|sample| sample.garbage() >= 1.0);
+            let is_dead = sample.is_some_and(FileSample::takes_no_room);
             if is_dead && file.end().is_some_and(|end| end <= whole) {
                 let _ = self.collect(&mut progress, file, None, report);
                 // The next one may need the room.

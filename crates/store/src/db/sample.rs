@@ -10,9 +10,9 @@ use crate::{
     error::StoreError,
     index::{RecordAddress, ValueForm},
     log::{LogReader, VlogFile},
-    op::{Op, ops},
+    op::{KEY_LENGTH, Op, ops},
 };
-use forebay_pool::Lsn;
+use forebay_pool::{Lsn, record_bytes};
 
 /// Places in a file at which records are looked at.
 const PLACES: u64 = 32;
@@ -37,6 +37,9 @@ pub(super) struct FileSample {
     seen: u64,
     /// Bytes of those that are live.
     live: u64,
+    /// What a collection would write for them: copies of what is live, and deletes of what the
+    /// index leads to though it has expired.
+    written_again: u64,
     /// Those that were live at the last look.
     ops: Vec<SampledOp>,
     /// What writers had written at the last look.
@@ -49,6 +52,25 @@ impl FileSample {
     /// The share of garbage at the last look; nothing seen is no garbage.
     pub(super) fn garbage(&self) -> f64 {
         1.0 - self.live_share()
+    }
+
+    /// The share of the file that a collection writes again, as of the last look.
+    pub(super) fn written_again(&self) -> f64 {
+        if self.seen == 0 {
+            return 1.0;
+        }
+        (self.written_again as f64 / self.seen as f64).min(1.0)
+    }
+
+    /// True if a collection is sure to take no room, as far as the sample goes.
+    pub(super) fn takes_no_room(&self) -> bool {
+        self.seen > 0 && self.written_again == 0
+    }
+
+    /// The same by now, as [`garbage_at`](Self::garbage_at).
+    pub(super) fn written_again_at(&self, written: u64, live: u64) -> f64 {
+        let replaced = self.written_since(written) as f64 / live.max(1) as f64;
+        self.written_again() * (1.0 - replaced.min(1.0))
     }
 
     /// True if nothing is known of the file.
@@ -151,9 +173,16 @@ impl StoreCore {
             let leads = || view.find(self.hash(key), key);
             !self.keyspaces().is_dead(key) && leads().map_or(true, |found| found == Some(*address))
         });
-        // What has expired may be there again when the clock is set back.
-        let alive = (sample.ops.iter()).filter(|op| self.is_alive(op.expiry));
-        sample.live = alive.map(|op| u64::from(op.address.len)).sum();
+        (sample.live, sample.written_again) = (0, 0);
+        for op in &sample.ops {
+            // What has expired may be there again when the clock is set back.
+            if self.is_alive(op.expiry) {
+                sample.live += u64::from(op.address.len);
+                sample.written_again += u64::from(op.address.len);
+            } else {
+                sample.written_again += record_bytes(KEY_LENGTH + op.key.len());
+            }
+        }
     }
 }
 
@@ -169,5 +198,53 @@ pub(super) fn op_address(lsn: Lsn, op: &Op<'_>) -> RecordAddress {
         lsn: lsn + op.at as u64,
         len: u32::try_from(op.bytes).unwrap_or(u32::MAX),
         form,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Durability, KeyspaceOptions, StoreOptions};
+    use std::{
+        sync::atomic::{AtomicU64, Ordering::Relaxed},
+        time::Duration,
+    };
+
+    /// Promise: as `garbage_on_a_full_disk_is_collected_when_asked_for`.
+    #[test]
+    fn what_has_expired_is_garbage_and_takes_room_for_deletes() {
+        let dir = tempfile::tempdir().unwrap();
+        let clock: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(1_000_000)));
+        let options = StoreOptions::new().durability(Durability::NoSync).gc(false);
+        let options = options
+            .file_size(1 << 20)
+            .segment_size(64 << 10)
+            .clock(clock);
+        let store = options.open(dir.path().join("store"), None).unwrap();
+        let second = KeyspaceOptions::new().ttl(Duration::from_secs(1));
+        let sessions = store.keyspace("sessions", second).unwrap();
+        let fill = |value: &[u8]| {
+            for i in 0..30_000_u32 {
+                sessions.put(&i.to_be_bytes(), value).unwrap();
+            }
+        };
+        fill(&[7; 40]);
+        let shared = &store.shared;
+        let file = shared.log.files()[0].clone();
+        let sample = || shared.sample(&file, file.end().unwrap());
+        let alive = sample();
+        assert!(alive.garbage() < 0.1 && alive.written_again() > 0.9);
+        clock.fetch_add(1000, Relaxed);
+        let expired = sample();
+        assert!(expired.garbage() >= 1.0);
+        // A record of two lines is replaced by one of one line.
+        let share = expired.written_again();
+        assert!(
+            share > 0.4 && share < 0.7 && !expired.takes_no_room(),
+            "{share}"
+        );
+        // What the index leads to no more takes nothing.
+        fill(b"");
+        let replaced = sample();
+        assert!(replaced.garbage() >= 1.0 && replaced.takes_no_room());
     }
 }

@@ -107,6 +107,7 @@ impl Snapshot {
             shared.check_open()?;
             thread::sleep(LOOK);
         }
+        let before = shared.log.state().keyspaces;
         let indexed_to = self.copy_index(target)?;
         let files = self.copy_log(target, end)?;
         self.copy_large(target, large_next)?;
@@ -122,7 +123,7 @@ impl Snapshot {
             files,
             retired: Vec::new(),
             indexed_to,
-            keyspaces: state.keyspaces,
+            keyspaces: state.keyspaces.of_copy_since(&before),
         })
     }
 

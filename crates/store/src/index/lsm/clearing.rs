@@ -23,8 +23,8 @@ fn has_any(run: &Arc<TableRun>, id: u32) -> Result<bool, IndexError> {
 }
 
 impl Index {
-    /// The run of no more than `room` bytes that is to be cleared next, if any and nothing else is
-    /// merged now.
+    /// The run that is to be cleared next, if any and nothing else is merged now. What is written
+    /// anew of it takes no more than `room` bytes.
     pub(super) fn to_clear(
         &self,
         view: &IndexView,
@@ -36,13 +36,26 @@ impl Index {
             return Ok(None);
         }
         for (at, run) in view.runs.iter().enumerate() {
+            if self.left_of(run) > room {
+                continue;
+            }
             for dropped in &dropped {
-                if run.bytes() <= room && has_any(run, dropped.id)? {
+                if has_any(run, dropped.id)? {
                     return Ok(Some(at));
                 }
             }
         }
         Ok(None)
+    }
+
+    /// Bytes of the run's tables that have anything but entries of one dropped keyspace.
+    fn left_of(&self, run: &TableRun) -> u64 {
+        let keyspaces = &self.maker.keyspaces;
+        let left = run.tables().iter().filter(|table| {
+            let (first, last) = table.key_range();
+            !keyspaces.is_all_dead(first, last)
+        });
+        left.map(|table| table.facts().bytes).sum()
     }
 
     /// The last key that any table has.
@@ -63,5 +76,43 @@ impl Index {
             }
         }
         Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        index::{Index, IndexOptions, RecordAddress, ValueForm},
+        keyspace::{KeyspaceId, KeyspaceOptions, KeyspaceState},
+    };
+
+    /// Promise (store): On a full disk the index's tables that a dropped keyspace has alone are
+    /// given back.
+    #[test]
+    fn tables_with_nothing_else_are_cleared_without_any_room() {
+        let dir = tempfile::tempdir().unwrap();
+        let index = Index::open(dir.path(), IndexOptions::default()).unwrap();
+        let mut state = KeyspaceState::default();
+        state.add(state.next("one", &KeyspaceOptions::new()).unwrap());
+        index.keyspaces().load(&state, false);
+        let address = RecordAddress {
+            lsn: 0,
+            len: 64,
+            form: ValueForm::Record,
+        };
+        let fill = |id: u32| {
+            let keys = (0..1000_u32).map(|i| KeyspaceId(id).to_stored(&i.to_be_bytes()));
+            let keys: Vec<_> = keys.collect();
+            let mut entries = keys.iter().map(|key| (&key[..], address));
+            index.ingest(&mut entries, 0).unwrap();
+        };
+        fill(1);
+        fill(0);
+        state.drop(1);
+        index.keyspaces().load(&state, false);
+        assert!(index.has_any_of(1).unwrap());
+        while index.compact_within(0).unwrap() {}
+        assert!(!index.has_any_of(1).unwrap());
+        assert_eq!(index.stats().entries, 1000);
     }
 }
