@@ -63,12 +63,17 @@ pub fn operation(data: &[u8]) {
     if let Ok(op) = op_in_batch(data) {
         let mut again = Vec::new();
         let large;
+        let range;
         let (kind, body) = match op.change {
             KeyChange::Put(value) => (crate::op::KIND_PUT, value),
             KeyChange::Delete => (crate::op::KIND_DELETE, &[][..]),
             KeyChange::Large(value) => {
                 large = value.encode();
                 (crate::op::KIND_LARGE, &large[..])
+            }
+            KeyChange::DeleteRange(end) => {
+                range = crate::op::range_body(end);
+                (crate::op::KIND_DELETE_RANGE, &range[..])
             }
         };
         push_op(&mut again, kind, op.key, body);

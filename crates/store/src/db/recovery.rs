@@ -9,7 +9,8 @@ use super::{StoreCore, sample::op_address};
 use crate::{
     error::StoreError,
     log::{LogReader, LogTail, RoomClaim, ValueLog, VlogFile, WalkStop, ZEROS},
-    op::ops,
+    op::{KeyChange, ops},
+    range_tombstones::RangeTombstone,
 };
 use forebay_pool::{Lsn, Record};
 use std::path::Path;
@@ -152,6 +153,11 @@ impl StoreCore {
         let mut full = None;
         for op in ops(record) {
             let op = op.map_err(|what| StoreError::lost(path, lsn, what))?;
+            if let KeyChange::DeleteRange(end) = op.change {
+                let at = lsn + op.at as u64;
+                self.replay_range_delete(RangeTombstone::new(op.key, end, at));
+                continue;
+            }
             let hash = self.hash(op.key);
             let writers = self.locks.stripe().lock();
             full = self

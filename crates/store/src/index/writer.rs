@@ -47,6 +47,8 @@ pub(super) struct TableMaker {
     pub(super) cache: Arc<Cache>,
     /// A table is closed when it has about this many bytes.
     pub(super) table_bytes: u64,
+    /// The watermark below which deleted ranges hide nothing of what is written.
+    pub(super) known: u64,
 }
 
 /// Files, by directory and table number, that are unlinked unless they are kept.
@@ -217,6 +219,7 @@ impl RunWriter {
             id,
             bytes,
             checksum: checksum.into_u128(),
+            known: self.maker.known,
         };
         let table = TableFile::open(&self.maker.dir, facts, &self.maker.cache)?;
         let table = table.settle_checksum()?;

@@ -151,7 +151,7 @@ impl StoreCore {
                 KeyChange::Large(value) => {
                     self.relocate(claim, KIND_LARGE, op.key, &value.encode(), from)?
                 }
-                KeyChange::Delete => None,
+                KeyChange::Delete | KeyChange::DeleteRange(_) => None,
             };
             if let Some(bytes) = copied {
                 copied_bytes += bytes;
@@ -181,7 +181,7 @@ impl StoreCore {
         // What is collected goes through the memtable as well, and keeps to its bounds.
         self.wait_for_memtable()?;
         let mut unknown = None;
-        let still = || {
+        let mut still = || {
             self.still_at(&before, hash, key, from)
                 .unwrap_or_else(|error| {
                     unknown = Some(error);
@@ -190,9 +190,9 @@ impl StoreCore {
         };
         let payload = KEY_LENGTH + key.len() + body.len();
         let written = if kind == KIND_PUT && payload > self.tail.payload_max() {
-            self.relocate_large(claim, key, body, still)?
+            self.relocate_large(claim, key, body, &mut still)?
         } else {
-            self.write_one(claim, kind, key, body, ValueForm::Record, still)?
+            self.write_one(claim, kind, key, body, ValueForm::Record, &mut still)?
         };
         let bytes = record_bytes(payload);
         // A record of which it is unknown whether it is live must not go.
@@ -209,6 +209,11 @@ impl StoreCore {
         from: RecordAddress,
     ) -> Result<bool, StoreError> {
         let now = self.view.load();
+        if let Some(deleted) = &now.deleted
+            && deleted.hides(key, from.lsn)
+        {
+            return Ok(false);
+        }
         // What changed since is in memory, unless the tables changed as well.
         let in_memory = now
             .active
@@ -228,7 +233,7 @@ impl StoreCore {
         claim: RoomClaim,
         key: &[u8],
         value: &[u8],
-        still: impl FnOnce() -> bool,
+        still: impl FnMut() -> bool,
     ) -> Result<Option<Lsn>, StoreError> {
         let write = || self.large.write(key, value);
         let reserve = self.log.reserve();

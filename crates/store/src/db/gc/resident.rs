@@ -321,7 +321,7 @@ impl StoreCore {
             let (kind, body) = match op.change {
                 KeyChange::Put(value) => (KIND_PUT, Cow::Borrowed(value)),
                 KeyChange::Large(value) => (KIND_LARGE, Cow::Owned(value.encode().to_vec())),
-                KeyChange::Delete => continue,
+                KeyChange::Delete | KeyChange::DeleteRange(_) => continue,
             };
             let (hash, from) = (self.hash(op.key), op_address(lsn, &op));
             if before.find(hash, op.key)? == Some(from) {
@@ -331,6 +331,8 @@ impl StoreCore {
         let keys = self.locks.lock_keys(live.iter().map(|(hash, ..)| *hash));
         let mut payload = Vec::new();
         let mut placed = Vec::new();
+        // With the stripe as well: it keeps deletes of ranges out.
+        let writers = self.locks.stripe().lock();
         for (hash, key, kind, body, from) in &live {
             if self.still_at(&before, *hash, key, *from)? {
                 placed.push((*hash, key, push_op(&mut payload, *kind, key, body)));
@@ -339,7 +341,6 @@ impl StoreCore {
         if placed.is_empty() {
             return Ok(());
         }
-        let writers = self.locks.stripe().lock();
         let parts = [IoSlice::new(&payload)];
         let lsn = self.tail.append(RoomClaim::Copy, KIND_BATCH, &parts)?;
         let mut full = None;

@@ -18,9 +18,11 @@ pub use scan::TransactionScan;
 use super::{
     Snapshot, Store, Value,
     range::ScanRange,
-    write::{Batch, bytes_in_log, check_key, check_value},
+    write::{Batch, bytes_in_log, check_key, check_value, range_bytes},
 };
-use crate::{error::StoreError, index::RecordAddress, log::RoomClaim};
+use crate::{
+    error::StoreError, index::RecordAddress, log::RoomClaim, range_tombstones::RangeTombstone,
+};
 use std::{cell::RefCell, collections::BTreeMap, ops::RangeBounds, time::Duration};
 
 /// Times that [`Store::transaction`] runs.
@@ -75,6 +77,8 @@ pub struct Transaction<'s> {
     snapshot: Snapshot,
     reads: RefCell<ReadSet>,
     writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    /// Ranges that it deletes, before it does its writes.
+    ranges: Vec<RangeTombstone>,
     /// What the writes take in the log.
     log_bytes: usize,
 }
@@ -103,6 +107,7 @@ impl Store {
             snapshot: self.snapshot()?,
             reads: RefCell::default(),
             writes: BTreeMap::new(),
+            ranges: Vec::new(),
             log_bytes: 0,
         })
     }
@@ -172,6 +177,9 @@ impl Transaction<'_> {
         if let Some(written) = self.writes.get(key) {
             return Ok(written.clone().map(Value::from_vec));
         }
+        if self.deletes(key) {
+            return Ok(None);
+        }
         let address = self.address(key)?;
         let shared = self.snapshot.shared();
         address.map(|at| shared.value_in(key, at)).transpose()
@@ -185,8 +193,14 @@ impl Transaction<'_> {
         let key = key.as_ref();
         match self.writes.get(key) {
             Some(written) => Ok(written.is_some()),
+            None if self.deletes(key) => Ok(false),
             None => Ok(self.address(key)?.is_some()),
         }
+    }
+
+    /// True if the key is in a range that it deletes.
+    fn deletes(&self, key: &[u8]) -> bool {
+        self.ranges.iter().any(|range| range.contains(key))
     }
 
     /// Where the key's value was at the beginning. The transaction depends on that from now on.
@@ -268,6 +282,47 @@ impl Transaction<'_> {
         self.add(key.as_ref(), None)
     }
 
+    /// Removes all keys of a range, when it is committed: what is there then, and what this
+    /// transaction has put there so far. It does not depend on what that is.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    ///
+    /// ```
+    /// use forebay_store::ScanRange;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// store.put("boat/old", "blue")?;
+    /// store.transaction(|tx| {
+    ///     tx.delete_range(ScanRange::prefix("boat/"))?;
+    ///     tx.put("boat/new", "red")?;
+    ///     assert_eq!(tx.prefix("boat/")?.count(), 1);
+    ///     Ok(())
+    /// })?;
+    /// assert!(!store.contains_key("boat/old")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn delete_range(&mut self, range: ScanRange) -> Result<(), StoreError> {
+        let Some(range) = range.tombstone() else {
+            return Ok(());
+        };
+        let bytes_max = self.store.shared.tail.payload_max();
+        let replaced = self.writes.iter().filter(|(key, _)| range.contains(key));
+        let replaced: usize = replaced
+            .map(|(key, value)| bytes_in_log(key, value.as_deref(), bytes_max))
+            .sum();
+        let bytes = self.log_bytes - replaced + range_bytes(&range);
+        if bytes > bytes_max {
+            return Err(StoreError::BatchTooLarge { bytes, bytes_max });
+        }
+        self.log_bytes = bytes;
+        self.writes.retain(|key, _| !range.contains(key));
+        self.ranges.push(range);
+        Ok(())
+    }
+
     fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
         check_key(key)?;
         let bytes_max = self.store.shared.tail.payload_max();
@@ -285,6 +340,7 @@ impl Transaction<'_> {
     /// Forgets what it was to write.
     pub fn clear(&mut self) {
         self.writes.clear();
+        self.ranges.clear();
         self.log_bytes = 0;
     }
 
@@ -305,10 +361,10 @@ impl Transaction<'_> {
     pub fn commit(self) -> Result<(), StoreError> {
         let shared = &self.store.shared;
         shared.check_process()?;
-        if self.writes.is_empty() {
+        if self.writes.is_empty() && self.ranges.is_empty() {
             return Ok(());
         }
-        let batch = Batch::of(self.writes.into_iter().collect());
+        let batch = Batch::of(self.writes.into_iter().collect(), self.ranges);
         let reads = self.reads.into_inner();
         shared.wait_for_batch(&batch)?;
         let mut comparisons = 0;

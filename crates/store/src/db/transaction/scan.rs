@@ -72,6 +72,12 @@ impl<'t> TransactionScan<'t> {
         loop {
             if self.read.is_none() && self.stage == ScanStage::Going {
                 self.read = self.scan.next().transpose()?;
+                if let Some((key, _)) = &self.read
+                    && self.tx.deletes(key)
+                {
+                    self.read = None;
+                    continue;
+                }
                 if self.read.is_none() {
                     self.stage = ScanStage::OwnLeft;
                 }

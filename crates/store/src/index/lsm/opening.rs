@@ -95,6 +95,7 @@ impl Index {
                 next_id: Arc::new(AtomicU64::new(next_id)),
                 cache,
                 table_bytes: options.table_bytes,
+                known: watermark,
             },
             pinned_bytes: options.pinned_bytes,
             merges: Mutex::default(),
@@ -102,6 +103,7 @@ impl Index {
             published: RwLock::new(Arc::new(IndexView {
                 runs,
                 watermark,
+                deleted: Arc::new(manifest.deleted),
                 passed: Arc::default(),
             })),
             retired: Mutex::default(),
