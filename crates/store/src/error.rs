@@ -287,6 +287,20 @@ pub enum StoreError {
         /// How many are open.
         open: usize,
     },
+    /// Another thread compacts the store.
+    #[error(
+        "the store is being compacted by another thread: wait for that, and compact it again if that is needed then"
+    )]
+    Compacting,
+    /// So many ranges are deleted of which the index still has entries that another one would cost
+    /// too much.
+    #[error(
+        "the range was not deleted: {ranges} deleted ranges that do not touch are not merged away in the index yet, which is as many as a store keeps. Try again when it has merged them, which `compact` does at once; or delete larger ranges"
+    )]
+    TooManyRanges {
+        /// How many there are.
+        ranges: usize,
+    },
     /// The index cannot be written and the memtable is full.
     #[error(
         "the write was not done: the index cannot be written ({reason}). {}",

@@ -90,7 +90,7 @@
 //!
 //! * `options`; `disk`: files, and files that fail; `op`: operations as bytes;
 //! * `log`: the address space of records; `large_values`: too large for it;
-//! * `memtable`: recent keys; `index`: all others; `manifest`;
+//! * `memtable`: recent keys; `index`: all others; `range_tombstones`: deleted ranges; `manifest`;
 //! * `db`: where they come together.
 //!
 //! Formats: docs/store-format.md. What is promised: docs/durability.md.
@@ -114,6 +114,7 @@ mod manifest;
 mod memtable;
 mod op;
 mod options;
+mod range_tombstones;
 mod salvage;
 mod stats;
 
@@ -128,5 +129,6 @@ pub use keyspace::{KeyspaceInfo, KeyspaceOptions};
 pub use limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use options::{Durability, StoreOptions};
 pub use stats::{
-    BackupReport, CopyReport, GcReport, SetAside, Stats, VerifyReport, WaitStats, WriterWaits,
+    BackupReport, CompactionProgress, CompactionReport, CompactionStage, CopyReport, GcReport,
+    SetAside, Stats, VerifyReport, WaitStats, WriterWaits,
 };

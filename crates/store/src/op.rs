@@ -4,8 +4,9 @@
 //! put     (kind 1)   key length 2 | key | value
 //! delete  (kind 2)   key length 2 | key
 //! large   (kind 3)   key length 2 | key | large value's id 8 | length 8 | CRC-32C 4
+//! range   (kind 5)   key length 2 | first key deleted | 0, or 1 | first key behind (after a 1)
 //! batch   (kind 4)   operations, each:
-//!                      CRC-32C 4 | kind 2 (1, 2 or 3) | key length 2 | body length 4 | key | body
+//!                      CRC-32C 4 | kind 2 (not 4) | key length 2 | body length 4 | key | body
 //!                    the checksum is over the operation behind it, so that one operation is
 //!                    read and checked without its neighbours
 //!
@@ -29,6 +30,8 @@ pub(crate) const KIND_DELETE: u16 = 2;
 pub(crate) const KIND_LARGE: u16 = 3;
 /// Record kind: several operations, all or nothing.
 pub(crate) const KIND_BATCH: u16 = 4;
+/// Record kind: one delete of a range of keys.
+pub(crate) const KIND_DELETE_RANGE: u16 = 5;
 
 /// Bit of a put's or large value's kind: when it expires stands before the rest of its body.
 pub(crate) const EXPIRES: u16 = 0x200;
@@ -97,6 +100,17 @@ pub(crate) enum KeyChange<'a> {
     Large(LargeRef),
     /// There is no value any more.
     Delete,
+    /// Nor of any key behind it that is less than this one; of any at all, if there is none. Its
+    /// own key may have no byte then: the first of all keys.
+    DeleteRange(Option<&'a [u8]>),
+}
+
+/// The body of a delete of a range that ends before this key.
+pub(crate) fn range_body(end: Option<&[u8]>) -> Vec<u8> {
+    match end {
+        None => vec![0],
+        Some(end) => [&[1][..], end].concat(),
+    }
 }
 
 /// One operation, as found in a record.
@@ -145,7 +159,9 @@ fn op<'a>(kind: u16, key: &'a [u8], body: &'a [u8], bytes: usize) -> Result<Op<'
         }
     };
     let change = match change(kind & !EXPIRES, rest) {
-        Ok(KeyChange::Delete) | Err(NotAnOp::Kind(_)) if expiry.is_some() => {
+        Ok(KeyChange::Delete | KeyChange::DeleteRange(_)) | Err(NotAnOp::Kind(_))
+            if expiry.is_some() =>
+        {
             return Err(NotAnOp::Kind(kind));
         }
         change => change?,
@@ -168,6 +184,11 @@ fn change(kind: u16, body: &[u8]) -> Result<KeyChange<'_>, NotAnOp> {
         KIND_LARGE => LargeRef::decode(body)
             .map(KeyChange::Large)
             .ok_or(NotAnOp::Shape),
+        KIND_DELETE_RANGE => match body {
+            [0] => Ok(KeyChange::DeleteRange(None)),
+            [1, end @ ..] => Ok(KeyChange::DeleteRange(Some(end))),
+            _ => Err(NotAnOp::Shape),
+        },
         KIND_DELETE => Err(NotAnOp::Shape),
         _ => Err(NotAnOp::Kind(kind)),
     }
@@ -287,6 +308,12 @@ mod tests {
             (KIND_PUT, b"", KeyChange::Put(b"")),
             (KIND_DELETE, b"", KeyChange::Delete),
             (KIND_LARGE, &large.encode(), KeyChange::Large(large)),
+            (KIND_DELETE_RANGE, &[0], KeyChange::DeleteRange(None)),
+            (
+                KIND_DELETE_RANGE,
+                &range_body(Some(b"kez")),
+                KeyChange::DeleteRange(Some(b"kez")),
+            ),
         ] {
             let bytes = record(kind, &[&[3, 0][..], b"key", body].concat());
             let op = read_record(&bytes, 64, Uuid::nil()).unwrap();
@@ -360,9 +387,14 @@ mod tests {
         }
         assert_eq!(all(&record(99, &[1, 0, b'k'])), [Err(NotAnOp::Kind(99))]);
         assert_eq!(all(&record(KIND_BATCH, &[0; 20])), [Err(NotAnOp::Checksum)]);
-        assert_eq!(
-            all(&record(KIND_LARGE, &[1, 0, b'k', 1])),
-            [Err(NotAnOp::Shape)]
-        );
+        for body in [&[1][..], &[], &[2], &[0, b'k']] {
+            let kind = if body == [1] {
+                KIND_LARGE
+            } else {
+                KIND_DELETE_RANGE
+            };
+            let payload = [&[1, 0, b'k'][..], body].concat();
+            assert_eq!(all(&record(kind, &payload)), [Err(NotAnOp::Shape)]);
+        }
     }
 }

@@ -24,7 +24,7 @@ mod set_aside;
 use super::{Store, StoreCore, disk_full::FULL, sample::FileSample};
 use crate::{
     error::StoreError,
-    log::{LogTail, VlogFile},
+    log::{LogTail, Resident, VlogFile},
     stats::{GcReport, SetAside, WaitStats},
 };
 use collect::WriteGrant;
@@ -108,6 +108,9 @@ struct CollectionProgress {
     dead_look: Duration,
     /// When it last looked for what has died, if it could not look at all.
     looked_in_part: Option<Instant>,
+    /// How many ranges were deleted when samples were last looked at on that account, and when.
+    range_deletes: u64,
+    ranges_looked_at: Option<Instant>,
 }
 
 impl Collector {
@@ -236,6 +239,7 @@ impl StoreCore {
             if self.collection_ends() {
                 break;
             }
+            due |= self.look_behind_ranges(&mut progress);
             // What goes wrong here is told, and tried again; nothing is lost by garbage that stays.
             let mut done = self.unlink_retired(&mut progress);
             if self.has_died(&mut progress) {
@@ -306,6 +310,64 @@ impl StoreCore {
     fn rest_for_a_file(&self) {
         let (tail, bytes) = (self.tail.tail(), self.log.next_file_bytes());
         self.collector.pace.rest(tail + bytes / 2, tail + bytes);
+    }
+
+    /// If ranges were deleted, looks again at all that they may have made garbage, now and then:
+    /// their few bytes in the log do not tell. True if it did.
+    fn look_behind_ranges(&self, progress: &mut CollectionProgress) -> bool {
+        let deletes = self.range_deletes.load(Relaxed);
+        let looked_at = progress.ranges_looked_at;
+        if deletes == progress.range_deletes || looked_at.is_some_and(|at| at.elapsed() < RETRY) {
+            return false;
+        }
+        progress.range_deletes = deletes;
+        progress.ranges_looked_at = Some(Instant::now());
+        let samples = progress.samples.values_mut();
+        samples.for_each(|sample| self.look_again(sample));
+        // As if all large values had come since.
+        progress.large_seen = 0;
+        true
+    }
+
+    /// Begins to collect all that is worth it, for a compaction; about so many bytes are garbage.
+    pub(super) fn begin_collecting_all(&self, report: &mut GcReport) -> Result<u64, StoreError> {
+        self.collect_dead(report);
+        let mut progress = self.collector.collecting.lock();
+        self.collector.release_writers();
+        self.collector.aside.try_all_again();
+        let samples = progress.samples.values_mut();
+        samples.for_each(|sample| self.look_again(sample));
+        self.collect_large(&mut progress, report)?;
+        self.unlink_retired(&mut progress)?;
+        let garbage_bytes = self.look(&mut progress).estimate.garbage_bytes;
+        if self.options.gc && !matches!(self.tail, LogTail::Resident(_)) {
+            self.rest_for_a_file();
+        }
+        Ok(garbage_bytes + report.reclaimed_bytes)
+    }
+
+    /// Collects the file with most garbage; false if none is worth it.
+    pub(super) fn collect_next(&self, report: &mut GcReport) -> Result<bool, StoreError> {
+        let mut progress = self.collector.collecting.lock();
+        let files = report.files;
+        let ripe = self.look(&mut progress).ripe;
+        let Some((_, file)) = ripe.filter(|(share, _)| *share >= GARBAGE_MIN) else {
+            return Ok(false);
+        };
+        self.collect(&mut progress, &file, None, report)?;
+        drop(file);
+        self.unlink_retired(&mut progress)?;
+        Ok(report.files > files)
+    }
+
+    /// Collects each segment of a resident log once.
+    pub(super) fn collect_segments_of(
+        &self,
+        resident: &Resident,
+        report: &mut GcReport,
+    ) -> Result<(), StoreError> {
+        let mut progress = self.collector.collecting.lock();
+        self.collect_every_segment(resident, &mut progress, report)
     }
 
     /// Collects one file, if the log holds so much garbage that collection begins. True if there is

@@ -9,16 +9,18 @@
 //! | compaction | merges the index's tables | `indexer` |
 //! | collector | gives back the space of dead records, in files or in a resident log | `gc` |
 //!
-//! Lock order: `view_change` or keys in order, then the stripes in order, then a shard of a chunk
-//! or the lane's own lock. The manifest's lock is taken last, behind that of a change of keyspaces.
-//! No lock is held while a file is synced, but for those of a writer with
-//! [`Durability::Fsync`](crate::Durability).
+//! Lock order: `view_change`, then keys in order, then the stripes in order, then a shard of a
+//! chunk or the lane's own lock. The manifest's lock is taken last, behind that of a change of
+//! keyspaces, which itself comes before the stripes. No lock is held while a file is synced, but
+//! for those of a writer with [`Durability::Fsync`](crate::Durability).
 
 mod brake;
 mod check;
 mod close;
+mod compact;
 mod copying;
 mod dead_starts;
+mod delete_range;
 mod disk_full;
 mod gc;
 mod indexer;
@@ -133,6 +135,8 @@ pub(crate) struct StoreCore {
     view: ArcSwap<ReadView>,
     /// Held while the view is replaced.
     view_change: Mutex<()>,
+    /// Deletes of ranges in this session; counted under all stripes.
+    range_deletes: AtomicU64,
     /// An empty chunk, its memory touched, for the next freeze.
     spare: Mutex<Option<Chunk>>,
     snapshots: Arc<Snapshots>,
@@ -140,6 +144,8 @@ pub(crate) struct StoreCore {
     /// Held by a transaction that has met several conflicts, while it runs again.
     turn: Mutex<()>,
     collector: Collector,
+    /// Held by a compaction.
+    compacting: Mutex<()>,
     background: BackgroundThreads,
     /// Held by drain threads while they take a segment and its place.
     drain_order: Mutex<()>,

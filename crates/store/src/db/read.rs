@@ -404,7 +404,9 @@ impl StoreCore {
                     Err(e) => Err(e),
                 }
             }
-            KeyChange::Delete => Err(self.unreadable(address, "a delete")),
+            KeyChange::Delete | KeyChange::DeleteRange(_) => {
+                Err(self.unreadable(address, "a delete"))
+            }
         }
     }
 

@@ -10,7 +10,8 @@ use crate::{
     error::StoreError,
     log::{LogReader, LogTail, RoomClaim, ValueLog, VlogFile, WalkStop, ZEROS},
     manifest::UNMARKED_VERSION,
-    op::ops,
+    op::{KeyChange, ops},
+    range_tombstones::RangeTombstone,
 };
 use forebay_pool::{Lsn, Record};
 use std::path::Path;
@@ -155,6 +156,11 @@ impl StoreCore {
             let op = op.map_err(|what| StoreError::lost(path, lsn, what))?;
             self.check_stored(op.key)?;
             if self.keyspaces().is_dead(op.key) {
+                continue;
+            }
+            if let KeyChange::DeleteRange(end) = op.change {
+                let at = lsn + op.at as u64;
+                self.replay_range_delete(RangeTombstone::new(op.key, end, at));
                 continue;
             }
             let hash = self.hash(op.key);

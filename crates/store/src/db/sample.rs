@@ -190,7 +190,9 @@ impl StoreCore {
 /// (That of a delete is a tombstone's, which the index does not keep.)
 pub(super) fn op_address(lsn: Lsn, op: &Op<'_>) -> RecordAddress {
     let form = match (op.change, op.at) {
-        (crate::op::KeyChange::Delete, _) => ValueForm::Tombstone,
+        (crate::op::KeyChange::Delete | crate::op::KeyChange::DeleteRange(_), _) => {
+            ValueForm::Tombstone
+        }
         (_, 0) => ValueForm::Record,
         _ => ValueForm::InBatch,
     };

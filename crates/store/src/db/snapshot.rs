@@ -237,6 +237,8 @@ impl SnapshotMoment {
             active: view.active.as_ref().filter(others).cloned(),
             frozen: view.frozen.iter().filter(others).cloned().collect(),
             tables,
+            // What of that is hidden in these tables was left out.
+            deleted: view.deleted.clone(),
         }));
     }
 }

@@ -20,17 +20,22 @@ use crate::{
     KEY_BYTES_MAX, VALUE_BYTES_MAX,
     error::StoreError,
     index::{RecordAddress, ValueForm},
-    keyspace::{KeyRoom, KeyspaceId},
+    keyspace::{KeyRoom, KeyspaceCatalogue, KeyspaceId},
     large_values::WrittenValue,
     log::RoomClaim,
     memtable::Chunk,
     op::{
-        EXPIRES, KEY_LENGTH, KIND_BATCH, KIND_DELETE, KIND_LARGE, KIND_PUT, LargeRef, expiring,
-        expiry_room, op_bytes, push_op,
+        EXPIRES, KEY_LENGTH, KIND_BATCH, KIND_DELETE, KIND_DELETE_RANGE, KIND_LARGE, KIND_PUT,
+        LargeRef, expiring, expiry_room, op_bytes, push_op, range_body,
     },
+    range_tombstones::RangeTombstone,
 };
 use forebay_pool::{Lsn, format::record::HEADER};
-use std::{io::IoSlice, time::Duration};
+use std::{
+    io::IoSlice,
+    sync::atomic::Ordering::{Acquire, Relaxed},
+    time::Duration,
+};
 
 /// Operations that are written as one: all of them are durable and visible, or none.
 ///
@@ -51,6 +56,8 @@ use std::{io::IoSlice, time::Duration};
 pub struct Batch {
     /// Keys are as they are stored.
     ops: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    /// Deleted ranges, each with the number of operations before it.
+    pub(super) ranges: Vec<(usize, RangeTombstone)>,
     bytes: usize,
     /// What the operations take in the log, by `bytes_max`.
     log_bytes: usize,
@@ -149,13 +156,20 @@ impl Batch {
     }
 
     /// It is for the keyspace's store from now on.
-    fn join(&mut self, keyspace: &Keyspace<'_>) -> Result<KeyspaceId, StoreError> {
+    pub(super) fn join(&mut self, keyspace: &Keyspace<'_>) -> Result<KeyspaceId, StoreError> {
         let store = keyspace.opening();
         self.check_store(store)?;
         let id = keyspace.id()?;
         self.store
             .get_or_insert_with(|| (store, keyspace.name().into()));
         Ok(id)
+    }
+
+    /// Refuses it if a keyspace was dropped in which it writes.
+    fn check_keyspaces(&self, keyspaces: &KeyspaceCatalogue) -> Result<(), StoreError> {
+        let keys = self.ops.iter().map(|(key, _)| &key[..]);
+        let ranges = self.ranges.iter().map(|(_, range)| &*range.start);
+        keys.chain(ranges).try_for_each(|key| keyspaces.check(key))
     }
 
     /// Refuses to be another store's, if it has keys of keyspaces.
@@ -171,24 +185,41 @@ impl Batch {
         }
     }
 
-    /// These operations, for the store whose limits they keep to.
-    pub(super) fn of(ops: Vec<(Vec<u8>, Option<Vec<u8>>)>) -> Self {
+    /// Deletes of ranges and then these operations, for the store whose limits they keep to.
+    pub(super) fn of(ops: Vec<(Vec<u8>, Option<Vec<u8>>)>, ranges: Vec<RangeTombstone>) -> Self {
         Self {
             ops,
+            ranges: ranges.into_iter().map(|range| (0, range)).collect(),
             ..Self::default()
         }
     }
 
-    fn add(&mut self, id: KeyspaceId, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
-        let mut room = KeyRoom::new();
-        let stored = stored_checked(id, key, &mut room)?;
+    /// Adds a delete of a range of stored keys, if it has any.
+    pub(super) fn add_range(&mut self, range: Option<RangeTombstone>) -> Result<(), StoreError> {
+        if let Some(range) = range.filter(|range| !range.is_empty()) {
+            self.add_log_bytes(|_| range_bytes(&range))?;
+            self.bytes += range.bytes();
+            self.ranges.push((self.ops.len(), range));
+        }
+        Ok(())
+    }
+
+    /// Refuses what takes more in the log than the store takes as one record.
+    fn add_log_bytes(&mut self, bytes_in: impl FnOnce(usize) -> usize) -> Result<(), StoreError> {
         if let Some(bytes_max) = self.bytes_max {
-            let bytes = self.log_bytes + bytes_in_log(stored, value, bytes_max);
+            let bytes = self.log_bytes + bytes_in(bytes_max);
             if bytes > bytes_max {
                 return Err(StoreError::BatchTooLarge { bytes, bytes_max });
             }
             self.log_bytes = bytes;
         }
+        Ok(())
+    }
+
+    fn add(&mut self, id: KeyspaceId, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
+        let mut room = KeyRoom::new();
+        let stored = stored_checked(id, key, &mut room)?;
+        self.add_log_bytes(|bytes_max| bytes_in_log(stored, value, bytes_max))?;
         self.bytes += key.len() + value.map_or(0, <[u8]>::len);
         self.ops.push((stored.to_vec(), value.map(<[u8]>::to_vec)));
         Ok(())
@@ -197,13 +228,13 @@ impl Batch {
     /// Number of operations.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.ops.len()
+        self.ops.len() + self.ranges.len()
     }
 
     /// True without operations.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.ops.is_empty()
+        self.len() == 0
     }
 
     /// Bytes of keys and values.
@@ -215,6 +246,7 @@ impl Batch {
     /// Removes all operations; keeps the memory.
     pub fn clear(&mut self) {
         self.ops.clear();
+        self.ranges.clear();
         (self.bytes, self.log_bytes, self.store) = (0, 0, None);
     }
 }
@@ -230,6 +262,12 @@ pub(super) fn bytes_in_log(key: &[u8], value: Option<&[u8]>, bytes_max: usize) -
         Some(value) if is_large(key, value, bytes_max) => op_bytes(key, LargeRef::BYTES),
         value => op_bytes(key, value.map_or(0, <[u8]>::len)),
     }
+}
+
+/// Bytes that a delete of a range takes there.
+pub(super) fn range_bytes(range: &RangeTombstone) -> usize {
+    let end = range.end.as_ref().map_or(0, |end| end.len());
+    op_bytes(&range.start, 1 + end)
 }
 
 fn check_key(key: &[u8]) -> Result<(), StoreError> {
@@ -395,8 +433,15 @@ impl Store {
     }
 }
 
-/// A batch's record, and where in it each operation begins and how long it is.
-type EncodedBatch = (Vec<u8>, Vec<(usize, usize)>);
+/// A batch's record.
+struct EncodedBatch {
+    kind: u16,
+    payload: Vec<u8>,
+    /// Where in the payload each operation on a key begins, and how long it is.
+    places: Vec<(usize, usize)>,
+    /// Where in the record each delete of a range begins.
+    ranges: Vec<usize>,
+}
 
 /// How far the writing of a batch has come.
 #[derive(Default)]
@@ -525,17 +570,22 @@ impl StoreCore {
         key: &[u8],
         body: &[u8],
         form: ValueForm,
-        still: impl FnOnce() -> bool,
+        mut still: impl FnMut() -> bool,
     ) -> Result<Option<Lsn>, StoreError> {
         let hash = self.hash(key);
         let length = key_length(key);
         let payload = KEY_LENGTH + key.len() + body.len();
         let (lsn, full) = {
             let _key = self.locks.key(hash).lock();
+            let range_deletes = self.range_deletes.load(Acquire);
             if !still() {
                 return Ok(None);
             }
             let mut writers = self.locks.stripe().lock();
+            // The key's lock keeps no delete of a range out; the stripe does.
+            if self.range_deletes.load(Relaxed) != range_deletes && !still() {
+                return Ok(None);
+            }
             // Once more: under the stripe a drop waits for who has passed. (The collector copies
             // for nobody who would be told.)
             if !claim.is_copy() {
@@ -638,15 +688,36 @@ impl StoreCore {
         // A value too large for the log goes to a file of its own first, so that only its reference
         // must fit.
         let bytes_max = self.tail.payload_max();
-        let bytes = (batch.ops.iter())
-            .map(|(key, value)| bytes_in_log(key, value.as_deref(), bytes_max))
-            .sum();
+        let ops =
+            (batch.ops.iter()).map(|(key, value)| bytes_in_log(key, value.as_deref(), bytes_max));
+        let ranges = batch.ranges.iter().map(|(_, range)| range_bytes(range));
+        let bytes = ops.chain(ranges).sum();
         if bytes > bytes_max {
             return Err(StoreError::BatchTooLarge { bytes, bytes_max });
         }
         let mut payload = Vec::with_capacity(bytes);
+        if let ([], [(_, range)]) = (&batch.ops[..], &batch.ranges[..]) {
+            let body = range_body(range.end.as_deref());
+            let payload = [&key_length(&range.start)[..], &range.start, &body].concat();
+            return Ok(EncodedBatch {
+                kind: KIND_DELETE_RANGE,
+                payload,
+                places: Vec::new(),
+                ranges: vec![0],
+            });
+        }
         let mut places = Vec::with_capacity(batch.len());
-        for (key, value) in &batch.ops {
+        let mut range_places = Vec::new();
+        let mut push_range = |payload: &mut Vec<u8>, range: &RangeTombstone| {
+            let body = range_body(range.end.as_deref());
+            let (at, _) = push_op(payload, KIND_DELETE_RANGE, &range.start, &body);
+            range_places.push(HEADER + at);
+        };
+        let mut ranges = batch.ranges.iter().peekable();
+        for (number, (key, value)) in batch.ops.iter().enumerate() {
+            while let Some((_, range)) = ranges.next_if(|(before, _)| *before <= number) {
+                push_range(&mut payload, range);
+            }
             let place = match value {
                 None => {
                     self.keyspaces().check(key)?;
@@ -673,7 +744,15 @@ impl StoreCore {
             };
             places.push(place);
         }
-        Ok((payload, places))
+        for (_, range) in ranges {
+            push_range(&mut payload, range);
+        }
+        Ok(EncodedBatch {
+            kind: KIND_BATCH,
+            payload,
+            places,
+            ranges: range_places,
+        })
     }
 
     /// Writes a batch, and notes in `attempt` how far that came.
@@ -683,32 +762,44 @@ impl StoreCore {
         check: Option<&CommitCheck<'_>>,
         attempt: &mut BatchAttempt<'s>,
     ) -> Result<(), StoreError> {
-        let (payload, places) = self.encode_batch(batch, &mut attempt.large)?;
+        let encoded = self.encode_batch(batch, &mut attempt.large)?;
+        let payload = &encoded.payload;
+        // What is no put may use what is kept for deletes.
+        let claim = match batch.ops.is_empty() {
+            true => RoomClaim::Delete,
+            false => RoomClaim::Put,
+        };
         let hashes: Vec<u64> = batch.ops.iter().map(|(key, _)| self.hash(key)).collect();
         let append = || {
             attempt.appended = false;
             check.map_or(Ok(()), |check| check.catch_up(self))?;
+            let changing = self.begin_range_deletes(&batch.ranges)?;
             let read = check.into_iter().flat_map(CommitCheck::hashes);
             let keys = self.locks.lock_keys(hashes.iter().copied().chain(read));
+            let range_deletes = self.range_deletes.load(Acquire);
             check.map_or(Ok(()), |check| check.keys_are_as_read(self))?;
-            let all = check.is_some_and(CommitCheck::has_ranges);
+            let all = changing.is_some() || check.is_some_and(CommitCheck::has_ranges);
             let writers = self.locks.hold(all);
-            (batch.ops.iter()).try_for_each(|(key, _)| self.keyspaces().check(key))?;
+            batch.check_keyspaces(self.keyspaces())?;
             check.map_or(Ok(()), |check| check.keyspaces_are_there(self))?;
+            if self.range_deletes.load(Relaxed) != range_deletes {
+                check.map_or(Ok(()), |check| check.keys_are_as_read(self))?;
+            }
             check.map_or(Ok(()), |check| check.ranges_are_as_read(self))?;
-            let parts = [IoSlice::new(&payload)];
+            let parts = [IoSlice::new(payload)];
             attempt.appended = true;
-            let lsn = self.tail.append(RoomClaim::Put, KIND_BATCH, &parts)?;
-            Ok((lsn, writers, keys))
+            let lsn = self.tail.append(claim, encoded.kind, &parts)?;
+            Ok((lsn, writers, keys, changing))
         };
         // A transaction's own snapshot may keep all that could be given back.
         let kept_max = check.map_or(KEPT_MAX, |_| Duration::ZERO);
-        let appended = self.with_room(RoomClaim::Put, kept_max, append);
+        let appended = self.with_room(claim, kept_max, append);
         let appended = appended.inspect_err(|error| self.note_no_room(error, payload.len()));
-        let (lsn, mut writers, keys) = appended?;
+        let (lsn, mut writers, keys, changing) = appended?;
         writers.writes += batch.len() as u64;
         let mut full = None;
-        for (((key, value), hash), (at, bytes)) in batch.ops.iter().zip(hashes).zip(places) {
+        for (((key, value), hash), (at, bytes)) in batch.ops.iter().zip(hashes).zip(encoded.places)
+        {
             let address = RecordAddress {
                 lsn: lsn + (HEADER + at) as u64,
                 len: u32::try_from(bytes).unwrap_or(u32::MAX),
@@ -721,12 +812,13 @@ impl StoreCore {
             let inserted = self.insert(RoomClaim::Put, &writers.active, hash, key, address);
             full = inserted.or(full);
         }
-        drop((writers, keys));
+        self.insert_range_deletes(&batch.ranges, &encoded.ranges, lsn, &writers.active);
+        drop((writers, keys, changing));
         if let Some(chunk) = full {
             self.freeze_full(chunk);
         }
         self.commit_put(lsn)?;
-        self.keep_pace(lsn, payload.len());
+        self.keep_pace(lsn, encoded.payload.len());
         Ok(())
     }
 }

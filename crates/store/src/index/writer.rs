@@ -49,6 +49,8 @@ pub(super) struct TableMaker {
     pub(super) table_bytes: u64,
     /// Says which keys are dead, and come into no new table.
     pub(super) keyspaces: Arc<KeyspaceCatalogue>,
+    /// The watermark below which deleted ranges hide nothing of what is written.
+    pub(super) known: u64,
 }
 
 /// Files, by directory and table number, that are unlinked unless they are kept.
@@ -219,6 +221,7 @@ impl RunWriter {
             id,
             bytes,
             checksum: checksum.into_u128(),
+            known: self.maker.known,
         };
         let table = TableFile::open(&self.maker.dir, facts, &self.maker.cache)?;
         let table = table.settle_checksum()?;

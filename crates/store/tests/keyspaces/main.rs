@@ -12,6 +12,7 @@ mod ends;
 mod expiry;
 mod model;
 mod opening;
+mod ranges;
 
 use common::tiny;
 use forebay_store::{Durability, Scan, StoreOptions};

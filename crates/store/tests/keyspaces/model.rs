@@ -9,7 +9,11 @@ use forebay_store::{
     Durability, KeyspaceOptions, ScanRange, Snapshot, Store, StoreError, StoreOptions, Value,
 };
 use proptest::{prelude::*, test_runner::FileFailurePersistence};
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    ops::{Bound, ControlFlow, RangeBounds},
+    time::Duration,
+};
 
 /// Names of keyspaces, those with a time to live last; the first is the default one.
 const NAMES: [&str; 5] = ["", "plain", "other", "short", "long"];
@@ -20,6 +24,28 @@ const RESIDENT_SEGMENTS: u16 = 32;
 enum Change {
     Put(usize, u8, u16),
     Delete(usize, u8),
+    /// From one key to another, or all.
+    DeleteRange(usize, u8, u8),
+}
+
+impl Change {
+    fn keyspace(&self) -> usize {
+        let (Self::Put(number, ..) | Self::Delete(number, _) | Self::DeleteRange(number, ..)) =
+            self;
+        *number
+    }
+}
+
+fn bounds_of(a: u8, b: u8) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    let (from, to) = (key(a).min(key(b)), key(a).max(key(b)));
+    match from == to {
+        true => (Bound::Unbounded, Bound::Unbounded),
+        false => (Bound::Included(from), Bound::Excluded(to)),
+    }
+}
+
+fn range_of(a: u8, b: u8) -> ScanRange {
+    ScanRange::new::<Vec<u8>>(bounds_of(a, b))
 }
 
 #[derive(Clone, Debug)]
@@ -33,6 +59,7 @@ enum Step {
     Drop(usize),
     TakeSnapshot,
     Collect,
+    Compact,
     Reopen(usize, bool),
 }
 
@@ -55,6 +82,8 @@ fn change() -> impl Strategy<Value = Change> {
     prop_oneof![
         4 => (0..NAMES.len(), any::<u8>(), 0u16..1200).prop_map(|(n, k, v)| Change::Put(n, k, v)),
         1 => (0..NAMES.len(), any::<u8>()).prop_map(|(n, k)| Change::Delete(n, k)),
+        1 => (0..NAMES.len(), any::<u8>(), any::<u8>())
+            .prop_map(|(n, a, b)| Change::DeleteRange(n, a, b)),
     ]
 }
 
@@ -70,6 +99,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (1..NAMES.len()).prop_map(Step::Drop),
         2 => Just(Step::TakeSnapshot),
         3 => Just(Step::Collect),
+        1 => Just(Step::Compact),
         2 => (0..VARIANTS.len() + 1, any::<bool>()).prop_map(|(v, closes)| Step::Reopen(v, closes)),
     ]
 }
@@ -180,6 +210,10 @@ impl World {
                 self.model.insert((*number, key(*k)), (value(*v), expiry));
             }
             Change::Delete(number, k) => drop(self.model.remove(&(*number, key(*k)))),
+            Change::DeleteRange(number, a, b) => {
+                let bounds = bounds_of(*a, *b);
+                (self.model).retain(|(of, key), _| of != number || !bounds.contains(key));
+            }
         }
     }
 
@@ -203,6 +237,10 @@ impl World {
                 .existing_keyspace(NAMES[*n])?
                 .put(&key(*k), &value(*v)),
             Change::Delete(n, k) => store.existing_keyspace(NAMES[*n])?.delete(&key(*k)),
+            Change::DeleteRange(0, a, b) => store.delete_range(range_of(*a, *b)),
+            Change::DeleteRange(n, a, b) => store
+                .existing_keyspace(NAMES[*n])?
+                .delete_range(range_of(*a, *b)),
         }
     }
 
@@ -218,6 +256,11 @@ impl World {
                 Change::Delete(n, k) => {
                     batch.delete_in(&store.existing_keyspace(NAMES[*n])?, &key(*k))?;
                 }
+                Change::DeleteRange(0, a, b) => batch.delete_range(range_of(*a, *b))?,
+                Change::DeleteRange(n, a, b) => {
+                    let of_it = store.existing_keyspace(NAMES[*n])?;
+                    batch.delete_range_in(&of_it, range_of(*a, *b))?;
+                }
             }
         }
         store.write(&batch)
@@ -226,8 +269,8 @@ impl World {
     fn transaction(store: &Store, changes: &[Change]) -> Result<(), StoreError> {
         store.transaction(|tx| {
             for change in changes {
-                let (Change::Put(n, ..) | Change::Delete(n, _)) = change;
-                let of_it = (*n > 0).then(|| store.existing_keyspace(NAMES[*n]).unwrap());
+                let n = change.keyspace();
+                let of_it = (n > 0).then(|| store.existing_keyspace(NAMES[n]).unwrap());
                 match (change, &of_it) {
                     (Change::Put(_, k, v), None) => tx.put(&key(*k), &value(*v))?,
                     (Change::Delete(_, k), None) => tx.delete(&key(*k))?,
@@ -236,6 +279,10 @@ impl World {
                         assert!(tx.contains_key_in(it, &key(*k))?);
                     }
                     (Change::Delete(_, k), Some(it)) => tx.delete_in(it, &key(*k))?,
+                    (Change::DeleteRange(_, a, b), None) => tx.delete_range(range_of(*a, *b))?,
+                    (Change::DeleteRange(_, a, b), Some(it)) => {
+                        tx.delete_range_in(it, range_of(*a, *b))?;
+                    }
                 }
                 if let Some(it) = &of_it {
                     tx.scan_in(it, ScanRange::all())?
@@ -331,6 +378,11 @@ impl World {
                 self.dropped_at.push(self.drops);
             }
             Step::Collect => drop(self.store.as_ref().unwrap().gc().unwrap()),
+            Step::Compact => {
+                let compacted =
+                    (self.store.as_ref().unwrap()).compact(|_| ControlFlow::Continue(()));
+                drop(compacted.unwrap());
+            }
             Step::Reopen(variant, closes) => self.reopen(variant, closes),
         }
     }
@@ -343,8 +395,9 @@ proptest! {
         max_shrink_iters: 200,
         ..ProptestConfig::default()
     })]
-    /// Promise (store): Keyspaces, values that expire and drops do what a map does, by single keys,
-    /// several, and scans from both ends, whatever the collector, crashes and snapshots do beside.
+    /// Promise (store): Keyspaces, values that expire, drops and deleted ranges do what a map does,
+    /// by single keys, several, and scans from both ends, whatever the collector, crashes and
+    /// snapshots do.
     #[test]
     fn keyspaces_do_what_maps_with_a_clock_do(
         variant in 0..=VARIANTS.len(),

@@ -280,7 +280,7 @@ impl Snapshot {
 
 impl StoreCore {
     /// Refuses to wait for what an ending store does no more.
-    fn check_open(&self) -> Result<(), StoreError> {
+    pub(super) fn check_open(&self) -> Result<(), StoreError> {
         match self.stopping() {
             false => Ok(()),
             true => Err(StoreError::ReadOnly {

@@ -148,7 +148,7 @@ impl StoreCore {
             let from = op_address(lsn, &op);
             let is_alive = self.is_alive(op.expiry);
             let copied = match op.change {
-                KeyChange::Delete => None,
+                KeyChange::Delete | KeyChange::DeleteRange(_) => None,
                 _ if self.keyspaces().is_dead(op.key) => None,
                 _ if is_alive => self.relocate(claim, &op, from)?,
                 _ => self.drop_expired(claim, &op, from)?,
@@ -236,6 +236,11 @@ impl StoreCore {
         from: RecordAddress,
     ) -> Result<bool, StoreError> {
         let now = self.view.load();
+        if let Some(deleted) = &now.deleted
+            && deleted.hides(key, from.lsn)
+        {
+            return Ok(false);
+        }
         // What changed since is in memory, unless the tables changed as well.
         let in_memory = now
             .active
@@ -256,7 +261,7 @@ impl StoreCore {
         key: &[u8],
         value: &[u8],
         expiry: Option<u64>,
-        still: impl FnOnce() -> bool,
+        still: impl FnMut() -> bool,
     ) -> Result<Option<Lsn>, StoreError> {
         let write = || self.large.write(key, value);
         let reserve = self.log.reserve();

@@ -321,7 +321,8 @@ impl StoreCore {
         let mut live = Vec::new();
         for op in ops(record) {
             let op = op.map_err(|what| StoreError::lost(path, lsn, what))?;
-            if op.change == KeyChange::Delete || self.keyspaces().is_dead(op.key) {
+            let deletes = matches!(op.change, KeyChange::Delete | KeyChange::DeleteRange(_));
+            if deletes || self.keyspaces().is_dead(op.key) {
                 continue;
             }
             let (kind, body) = match self.is_alive(op.expiry) {
@@ -336,6 +337,8 @@ impl StoreCore {
         let keys = self.locks.lock_keys(live.iter().map(|(hash, ..)| *hash));
         let mut payload = Vec::new();
         let mut placed = Vec::new();
+        // With the stripe as well: it keeps deletes of ranges out.
+        let writers = self.locks.stripe().lock();
         for (hash, key, kind, body, from) in &live {
             if self.still_at(&before, *hash, key, *from)? {
                 let form = match *kind {
@@ -348,7 +351,6 @@ impl StoreCore {
         if placed.is_empty() {
             return Ok(());
         }
-        let writers = self.locks.stripe().lock();
         let parts = [IoSlice::new(&payload)];
         let lsn = self.tail.append(RoomClaim::Copy, KIND_BATCH, &parts)?;
         let mut full = None;

@@ -375,6 +375,11 @@ impl Keyspace<'_> {
         self.id()
     }
 
+    /// The store that has it.
+    pub(super) fn store(&self) -> &Store {
+        self.store
+    }
+
     /// Which of this process's stores it is of.
     pub(super) fn opening(&self) -> OpeningNumber {
         self.store.shared.opening

@@ -39,7 +39,10 @@ use forebay_pool::{Pool, PoolPersistence, Recovered, media::ProcessMark};
 use log_end::OpenedLog;
 use parking_lot::Mutex;
 use session::OpeningSession;
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::{Arc, atomic::AtomicU64},
+};
 
 /// How often a store is collected before it is opened on a full disk.
 const COLLECTIONS: u32 = 8;
@@ -220,17 +223,19 @@ impl OpeningSession<'_> {
             tail,
             hasher,
             locks: Locks::new(&active),
-            view: ArcSwap::from_pointee(ReadView {
-                active: Some(active),
-                frozen: Vec::new(),
-                tables: self.index.snapshot(),
-            }),
+            view: ArcSwap::from_pointee(ReadView::new(
+                Some(active),
+                Vec::new(),
+                self.index.snapshot(),
+            )),
             view_change: Mutex::default(),
+            range_deletes: AtomicU64::new(0),
             spare: Mutex::default(),
             snapshots: Arc::new(Snapshots::default()),
             range_watches: RangeWatches::default(),
             turn: Mutex::default(),
             collector: Collector::default(),
+            compacting: Mutex::default(),
             background: BackgroundThreads::default(),
             drain_order: Mutex::default(),
             meter,

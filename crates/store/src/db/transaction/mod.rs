@@ -19,13 +19,14 @@ pub use scan::TransactionScan;
 use super::{
     Keyspace, Snapshot, Store, Value,
     range::ScanRange,
-    write::{Batch, bytes_in_log, check_value, stored_checked},
+    write::{Batch, bytes_in_log, check_value, range_bytes, stored_checked},
 };
 use crate::{
     error::StoreError,
     index::RecordAddress,
     keyspace::{KeyRoom, KeyspaceId},
     log::RoomClaim,
+    range_tombstones::RangeTombstone,
 };
 use std::{cell::RefCell, collections::BTreeMap, ops::RangeBounds, time::Duration};
 
@@ -82,6 +83,8 @@ pub struct Transaction<'s> {
     reads: RefCell<ReadSet>,
     /// Keys are as they are stored.
     writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    /// Ranges that it deletes, before it does its writes.
+    ranges: Vec<RangeTombstone>,
     /// What the writes take in the log.
     log_bytes: usize,
 }
@@ -110,6 +113,7 @@ impl Store {
             snapshot: self.snapshot()?,
             reads: RefCell::default(),
             writes: BTreeMap::new(),
+            ranges: Vec::new(),
             log_bytes: 0,
         })
     }
@@ -213,6 +217,9 @@ impl Transaction<'_> {
         if let Some(written) = self.writes.get(key) {
             return Ok(written.clone().map(Value::from_vec));
         }
+        if self.deletes(key) {
+            return Ok(None);
+        }
         let address = self.address(key)?;
         let shared = self.snapshot.shared();
         let value = address.map(|at| shared.value_in(key, at)).transpose()?;
@@ -258,6 +265,9 @@ impl Transaction<'_> {
         if let Some(written) = self.writes.get(key) {
             return Ok(written.is_some());
         }
+        if self.deletes(key) {
+            return Ok(false);
+        }
         match self.address(key)? {
             None => Ok(false),
             Some(address) => {
@@ -265,6 +275,11 @@ impl Transaction<'_> {
                 shared.is_alive_at(key, address, time)
             }
         }
+    }
+
+    /// True if the key is in a range that it deletes.
+    fn deletes(&self, key: &[u8]) -> bool {
+        self.ranges.iter().any(|range| range.contains(key))
     }
 
     /// Where the key's value was at the beginning. The transaction depends on that from now on.
@@ -401,6 +416,80 @@ impl Transaction<'_> {
         self.add(KeyspaceId::DEFAULT, key.as_ref(), None)
     }
 
+    /// Removes all keys of a range, when it is committed: what is there then, and what this
+    /// transaction has put there so far. It does not depend on what that is.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    ///
+    /// ```
+    /// use forebay_store::ScanRange;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// store.put("boat/old", "blue")?;
+    /// store.transaction(|tx| {
+    ///     tx.delete_range(ScanRange::prefix("boat/"))?;
+    ///     tx.put("boat/new", "red")?;
+    ///     assert_eq!(tx.prefix("boat/")?.count(), 1);
+    ///     Ok(())
+    /// })?;
+    /// assert!(!store.contains_key("boat/old")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn delete_range(&mut self, range: ScanRange) -> Result<(), StoreError> {
+        self.add_range(KeyspaceId::DEFAULT, range)
+    }
+
+    /// As [`delete_range`](Self::delete_range), of keys of a keyspace.
+    ///
+    /// # Errors
+    /// As [`put_in`](Self::put_in).
+    ///
+    /// ```
+    /// use forebay_store::{KeyspaceOptions, ScanRange};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// let owners = store.keyspace("owners", KeyspaceOptions::new())?;
+    /// owners.put("boat/old", "alice")?;
+    /// store.transaction(|tx| {
+    ///     tx.delete_range_in(&owners, ScanRange::prefix("boat/"))?;
+    ///     tx.put_in(&owners, "boat/new", "bob")
+    /// })?;
+    /// assert_eq!(owners.prefix("boat/")?.count(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn delete_range_in(
+        &mut self,
+        keyspace: &Keyspace<'_>,
+        range: ScanRange,
+    ) -> Result<(), StoreError> {
+        let id = keyspace.id_in(self.store)?;
+        self.add_range(id, range)
+    }
+
+    fn add_range(&mut self, id: KeyspaceId, range: ScanRange) -> Result<(), StoreError> {
+        let Some(range) = range.stored(id).tombstone() else {
+            return Ok(());
+        };
+        let bytes_max = self.store.shared.tail.payload_max();
+        let replaced = self.writes.iter().filter(|(key, _)| range.contains(key));
+        let replaced: usize = replaced
+            .map(|(key, value)| bytes_in_log(key, value.as_deref(), bytes_max))
+            .sum();
+        let bytes = self.log_bytes - replaced + range_bytes(&range);
+        if bytes > bytes_max {
+            return Err(StoreError::BatchTooLarge { bytes, bytes_max });
+        }
+        self.log_bytes = bytes;
+        self.writes.retain(|key, _| !range.contains(key));
+        self.ranges.push(range);
+        Ok(())
+    }
+
     fn add(&mut self, id: KeyspaceId, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
         let mut room = KeyRoom::new();
         let key = stored_checked(id, key, &mut room)?;
@@ -419,6 +508,7 @@ impl Transaction<'_> {
     /// Forgets what it was to write.
     pub fn clear(&mut self) {
         self.writes.clear();
+        self.ranges.clear();
         self.log_bytes = 0;
     }
 
@@ -440,10 +530,10 @@ impl Transaction<'_> {
     pub fn commit(self) -> Result<(), StoreError> {
         let shared = &self.store.shared;
         shared.check_process()?;
-        if self.writes.is_empty() {
+        if self.writes.is_empty() && self.ranges.is_empty() {
             return Ok(());
         }
-        let batch = Batch::of(self.writes.into_iter().collect());
+        let batch = Batch::of(self.writes.into_iter().collect(), self.ranges);
         let reads = self.reads.into_inner();
         shared.wait_for_batch(&batch)?;
         let mut comparisons = 0;

@@ -81,6 +81,12 @@ impl<'t> TransactionScan<'t> {
             if self.read.is_none() && self.stage == ScanStage::Going {
                 self.tx.snapshot.shared().check_process()?;
                 self.read = self.scan.next_stored()?;
+                if let Some((key, _)) = &self.read
+                    && self.tx.deletes(key)
+                {
+                    self.read = None;
+                    continue;
+                }
                 if self.read.is_none() {
                     self.stage = ScanStage::OwnLeft;
                 }

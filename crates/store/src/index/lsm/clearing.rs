@@ -18,7 +18,7 @@ fn has_any(run: &Arc<TableRun>, id: u32) -> Result<bool, IndexError> {
     if run.tables_within(&bounds).is_empty() {
         return Ok(false);
     }
-    let first = RunScan::new(std::slice::from_ref(run), bounds).next();
+    let first = RunScan::new(std::slice::from_ref(run), bounds, None).next();
     first.transpose().map(|first| first.is_some())
 }
 
