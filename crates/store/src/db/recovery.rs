@@ -213,6 +213,10 @@ impl StoreCore {
     /// Removes the large values that were written since the last opening and whose record was never
     /// appended.
     pub(super) fn remove_unreferenced_large(&self, from: u64) -> Result<(), StoreError> {
+        // The manifest may be one of which that session did not see that it lasts: with the one
+        // before it back, a value would be missed.
+        let synced = self.disk.sync_dir(&self.dir);
+        synced.map_err(StoreError::io("syncing", &self.dir))?;
         let mut buffer = Vec::new();
         for id in self.large.ids()?.into_iter().filter(|&id| id >= from) {
             let referenced = match self.large.key_of(id) {

@@ -171,10 +171,6 @@ impl Store {
         drop(recovered);
         // Only now that all is found well is anything removed.
         if !session.state.is_closed() {
-            // The manifest may be one of which the last session did not see that it lasts: with the
-            // one before it back, a large value would be missed.
-            let synced = session.disk.sync_dir(dir);
-            synced.map_err(StoreError::io("syncing", dir))?;
             shared.remove_unreferenced_large(session.state.large_from)?;
         }
         session.index.remove_leftovers();
