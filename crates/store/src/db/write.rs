@@ -723,24 +723,7 @@ impl StoreCore {
                     self.keyspaces().check(key)?;
                     push_op(&mut payload, KIND_DELETE, key, &[])
                 }
-                Some(value) => {
-                    let expiry = (self.keyspaces()).expiry(key, || self.options.clock.now())?;
-                    if is_large(key, value, bytes_max) {
-                        let written = self.large.write(key, value);
-                        let written = written.inspect_err(|e| self.note_lacked(e, value.len()))?;
-                        let (kind, reference) = large_body(&written.value, expiry);
-                        large.push(written);
-                        push_op(&mut payload, kind, key, &reference)
-                    } else {
-                        match expiry {
-                            None => push_op(&mut payload, KIND_PUT, key, value),
-                            Some(expiry) => {
-                                let body = expiring(expiry, value);
-                                push_op(&mut payload, KIND_PUT | EXPIRES, key, &body)
-                            }
-                        }
-                    }
-                }
+                Some(value) => self.push_put(&mut payload, key, value, large)?,
             };
             places.push(place);
         }
@@ -752,6 +735,29 @@ impl StoreCore {
             payload,
             places,
             ranges: range_places,
+        })
+    }
+
+    /// Appends a put to a batch's payload; where it is there. A value that is too large for the log
+    /// goes to a file of its own, and to `large`.
+    fn push_put<'s>(
+        &'s self,
+        payload: &mut Vec<u8>,
+        key: &[u8],
+        value: &[u8],
+        large: &mut Vec<WrittenValue<'s>>,
+    ) -> Result<(usize, usize), StoreError> {
+        let expiry = (self.keyspaces()).expiry(key, || self.options.clock.now())?;
+        if is_large(key, value, self.tail.payload_max()) {
+            let written = self.large.write(key, value);
+            let written = written.inspect_err(|e| self.note_lacked(e, value.len()))?;
+            let (kind, reference) = large_body(&written.value, expiry);
+            large.push(written);
+            return Ok(push_op(payload, kind, key, &reference));
+        }
+        Ok(match expiry {
+            None => push_op(payload, KIND_PUT, key, value),
+            Some(expiry) => push_op(payload, KIND_PUT | EXPIRES, key, &expiring(expiry, value)),
         })
     }
 

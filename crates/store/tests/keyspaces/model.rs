@@ -312,6 +312,34 @@ impl World {
         self.open_keyspaces();
     }
 
+    /// Replaces a value by a longer one.
+    fn append(&mut self, number: usize, k: u8) {
+        let now = self.clock.now();
+        let model = &self.model;
+        let alive = |(value, expiry): &(Vec<u8>, Option<u64>)| {
+            expiry
+                .is_none_or(|expiry| now < expiry)
+                .then(|| value.clone())
+        };
+        let old = model.get(&(number, key(k))).and_then(alive);
+        let new = [&old.clone().unwrap_or_default()[..], b"more"].concat();
+        self.retried(|store| {
+            let longer = |found: Option<&[u8]>| {
+                assert_eq!(found, old.as_deref());
+                Some(new.clone())
+            };
+            match number {
+                0 => store.update(&key(k), longer).map(drop),
+                _ => store
+                    .existing_keyspace(NAMES[number])?
+                    .update(&key(k), longer)
+                    .map(drop),
+            }
+        });
+        let expiry = TTLS[number].map(|ttl| now + ttl);
+        self.model.insert((number, key(k)), (new, expiry));
+    }
+
     fn take(&mut self, step: Step) {
         match step {
             Step::Change(change) => {
@@ -333,32 +361,7 @@ impl World {
                     self.note(&change);
                 }
             }
-            Step::Append(number, k) => {
-                let now = self.clock.now();
-                let model = &self.model;
-                let alive = |(value, expiry): &(Vec<u8>, Option<u64>)| {
-                    expiry
-                        .is_none_or(|expiry| now < expiry)
-                        .then(|| value.clone())
-                };
-                let old = model.get(&(number, key(k))).and_then(alive);
-                let new = [&old.clone().unwrap_or_default()[..], b"more"].concat();
-                self.retried(|store| {
-                    let longer = |found: Option<&[u8]>| {
-                        assert_eq!(found, old.as_deref());
-                        Some(new.clone())
-                    };
-                    match number {
-                        0 => store.update(&key(k), longer).map(drop),
-                        _ => store
-                            .existing_keyspace(NAMES[number])?
-                            .update(&key(k), longer)
-                            .map(drop),
-                    }
-                });
-                let expiry = TTLS[number].map(|ttl| now + ttl);
-                self.model.insert((number, key(k)), (new, expiry));
-            }
+            Step::Append(number, k) => self.append(number, k),
             Step::Pass(milliseconds) => self.clock.pass(u64::from(milliseconds)),
             Step::Drop(number) => {
                 let store = self.store.as_ref().unwrap();
