@@ -3,7 +3,7 @@
 
 use forebay_bindings::{BindingError, BindingOptions, BoundStore, PoolKind, StoreCursor, destroy};
 use forebay_pool::PoolOptions;
-use forebay_store::{Durability, StoreError, StoreOptions};
+use forebay_store::{Durability, KeyspaceOptions, StoreError, StoreOptions};
 use proptest::prelude::*;
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -28,8 +28,13 @@ enum Move {
     Prev,
 }
 
+/// Some begin with the byte by which the store tells keyspaces.
+fn key() -> impl Strategy<Value = Vec<u8>> {
+    let byte = prop::sample::select(vec![0, 1, 2, 0xff]);
+    prop::collection::vec(byte, 1..3)
+}
+
 fn moves() -> impl Strategy<Value = Vec<Move>> {
-    let key = || prop::collection::vec(0..4u8, 1..3);
     let one = prop_oneof![
         1 => Just(Move::First),
         1 => Just(Move::Last),
@@ -62,7 +67,7 @@ proptest! {
     /// A cursor that turns, seeks and leaves both ends is where one over an ordered map is.
     #[test]
     fn a_cursor_moves_as_one_over_a_map_does(
-        keys in prop::collection::btree_map(prop::collection::vec(0..4u8, 1..3), any::<u8>(), 0..12),
+        keys in prop::collection::btree_map(key(), any::<u8>(), 0..12),
         moves in moves(),
     ) {
         let dir = tempfile::tempdir().unwrap();
@@ -70,6 +75,8 @@ proptest! {
         for (key, value) in &keys {
             store.put_as(key, &[*value], true).unwrap();
         }
+        let beside = store.keyspace("beside", KeyspaceOptions::new()).unwrap();
+        beside.put("not seen", "value").unwrap();
         let mut cursor = StoreCursor::new(store.snapshot().unwrap());
         // Nothing that is written later is seen.
         store.put_as(&[1, 1, 1], b"later", false).unwrap();

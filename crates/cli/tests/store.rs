@@ -1,4 +1,4 @@
-//! `forebay store`: put, get, delete, scan, stats, gc, verify, backup.
+//! `forebay store`: put, get, delete, scan, stats, gc, compact, verify, backup.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -185,6 +185,11 @@ fn stats_gc_and_verify_report() {
             .text()
             .contains("collected")
     );
+    let compacted = sandbox.json("store compact --dir s --json");
+    assert_eq!(compacted["interrupted"], false, "{compacted}");
+    assert!(compacted["bytes_after"].as_u64() > Some(0), "{compacted}");
+    let compacted = sandbox.run("store compact --dir s").ok().text();
+    assert!(compacted.contains("compacted: "), "{compacted}");
     let verify = sandbox.json("store verify --dir s --json");
     assert_eq!(
         (&verify["keys"], &verify["problems"]),
@@ -208,6 +213,7 @@ fn a_store_that_is_not_there_is_made_by_writing_only() {
         "scan --dir s",
         "stats --dir s",
         "gc --dir s",
+        "compact --dir s",
         "verify --dir s",
         "export --dir s",
     ] {

@@ -77,7 +77,7 @@ unsafe fn writing<'a>(
     Ok((&unsafe { handle(db, "forebay_t") }?.store, options.sync))
 }
 
-/// Puts a key of 1 to 65535 bytes, with a value of at most 1 GiB.
+/// Puts a key of 1 to 65529 bytes, with a value of at most 1 GiB.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_put(
     db: *mut forebay_t,

@@ -111,7 +111,7 @@ cherry: none
 cherry: 9
 pear=4 
 cherry=9 pear=4 
-refused: a key of 0 bytes; 1 to 65535 are possible
+refused: a key of 0 bytes; 1 to 65529 are possible
 ";
 
 /// Promise (store): Programs of C and C++ that use the installed library find what they wrote, read

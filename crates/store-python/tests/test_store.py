@@ -94,7 +94,7 @@ def test_a_snapshot_stays_as_it_was(store):
 def test_errors_are_exceptions_that_say_what_to_do(store, path, tmp_path):
     with pytest.raises(forebay.BusyError, match="open in this process already"):
         forebay.open(path, **OPTIONS)
-    with pytest.raises(forebay.UsageError, match="1 to 65535 are possible"):
+    with pytest.raises(forebay.UsageError, match="1 to 65529 are possible"):
         store[b""] = b"value"
     with pytest.raises(TypeError, match=r'encode what is none, as in "boat".encode\(\)'):
         store["boat"] = b"blue"

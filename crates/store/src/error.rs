@@ -77,6 +77,20 @@ pub enum StoreError {
         /// Ours.
         known: u32,
     },
+    /// A store of an older format has a key that this program would read as another one.
+    #[error(
+        "store {} is of format version {version} and has a key that begins with the byte FF (\"{}\"), which later versions store otherwise. It keeps all that it has: export it with the program that made it, and import that into a new store",
+        dir.display(),
+        key.escape_ascii()
+    )]
+    OldKey {
+        /// The store.
+        dir: PathBuf,
+        /// The last such key, or one of them.
+        key: Vec<u8>,
+        /// The store's version.
+        version: u32,
+    },
     /// What is to keep acknowledged writes needs a pool.
     #[error(
         "with the durability {durability}, acknowledged writes are kept in a pool, and none was given; open the store with one (PoolOptions::on_disk makes it on an ordinary disk), or with Durability::Fsync"
@@ -189,6 +203,32 @@ pub enum StoreError {
         /// What reading it alone would say.
         source: Box<StoreError>,
     },
+    /// The store has no keyspace of that name.
+    #[error(
+        "the store has no keyspace \"{}\"; Store::keyspaces lists those that it has, and Store::keyspace makes one",
+        name.escape_debug()
+    )]
+    NoKeyspace {
+        /// The name.
+        name: String,
+    },
+    /// The keyspace was dropped.
+    #[error(
+        "nothing was done: keyspace \"{}\" was dropped, and what was in it is gone; make one of that name with Store::keyspace, it is another one",
+        name.escape_debug()
+    )]
+    KeyspaceDropped {
+        /// Its name, or its number where that is not known any more.
+        name: String,
+    },
+    /// What was asked of a keyspace cannot be.
+    #[error("keyspace \"{}\": {what}", name.escape_debug())]
+    BadKeyspace {
+        /// Its name.
+        name: String,
+        /// What is wrong, and the remedy.
+        what: String,
+    },
     /// What a reader looks for was there, and the store's owner has removed it since.
     #[error("store {} was changed by the process that has it open while it was read ({what}). Refresh the reader and read again", dir.display())]
     Outdated {
@@ -246,6 +286,20 @@ pub enum StoreError {
     TooManySnapshots {
         /// How many are open.
         open: usize,
+    },
+    /// Another thread compacts the store.
+    #[error(
+        "the store is being compacted by another thread: wait for that, and compact it again if that is needed then"
+    )]
+    Compacting,
+    /// So many ranges are deleted of which the index still has entries that another one would cost
+    /// too much.
+    #[error(
+        "the range was not deleted: {ranges} deleted ranges that do not touch are not merged away in the index yet, which is as many as a store keeps. Try again when it has merged them, which `compact` does at once; or delete larger ranges"
+    )]
+    TooManyRanges {
+        /// How many there are.
+        ranges: usize,
     },
     /// The index cannot be written and the memtable is full.
     #[error(
@@ -352,11 +406,11 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
 
 impl StoreError {
     /// The error of one of several keys. One that a refresh of the reader mends is about all.
-    pub(crate) fn of_key(self, key: &[u8]) -> Self {
+    pub(crate) fn of_key(self, key: Vec<u8>) -> Self {
         match self {
             Self::Outdated { .. } => self,
             other => Self::OfKey {
-                key: key.to_vec(),
+                key,
                 source: Box::new(other),
             },
         }
@@ -381,6 +435,7 @@ impl StoreError {
                 | Self::Full { .. }
                 | Self::BatchTooLarge { .. }
                 | Self::Conflict { .. }
+                | Self::KeyspaceDropped { .. }
                 | Self::ReadOnly { .. }
         )
     }

@@ -8,7 +8,7 @@ use crate::{
     large_values::LargeValues,
     log::{LogReader, ValueLog, ZEROS, file_header},
     manifest::{FileRef, ManifestState, StoreManifest, VERSION},
-    op::{KeyChange, op_in_batch, ops, push_op, read_record},
+    op::{EXPIRES, op_in_batch, ops, push_op, read_record},
     salvage::GivenUp,
 };
 use forebay_pool::{Lsn, Record, RecordHeader, crc32c};
@@ -44,7 +44,7 @@ pub fn index_manifest(data: &[u8]) {
 
 /// The payload of a record, of each kind, and one operation of a batch.
 pub fn operation(data: &[u8]) {
-    for kind in 0..6 {
+    for kind in (0..6).flat_map(|kind| [kind, kind | EXPIRES]) {
         let header = RecordHeader {
             length: u32::try_from(data.len()).unwrap_or(u32::MAX),
             lsn: 64,
@@ -62,16 +62,7 @@ pub fn operation(data: &[u8]) {
     }
     if let Ok(op) = op_in_batch(data) {
         let mut again = Vec::new();
-        let large;
-        let (kind, body) = match op.change {
-            KeyChange::Put(value) => (crate::op::KIND_PUT, value),
-            KeyChange::Delete => (crate::op::KIND_DELETE, &[][..]),
-            KeyChange::Large(value) => {
-                large = value.encode();
-                (crate::op::KIND_LARGE, &large[..])
-            }
-        };
-        push_op(&mut again, kind, op.key, body);
+        push_op(&mut again, op.kind, op.key, op.body);
         assert_eq!(again, data[..op.bytes]);
     }
     let _ = read_record(data, 64, OWNER);
@@ -116,6 +107,7 @@ fn state() -> ManifestState {
         }],
         retired: Vec::new(),
         indexed_to: 0,
+        keyspaces: crate::keyspace::KeyspaceState::default(),
     }
 }
 

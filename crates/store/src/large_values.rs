@@ -255,7 +255,7 @@ impl LargeValues {
         let u32_at = |at: usize| {
             u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
         };
-        let mut key = vec![0; (u32_at(28) as usize).min(crate::KEY_BYTES_MAX)];
+        let mut key = vec![0; (u32_at(28) as usize).min(crate::limits::STORED_KEY_BYTES_MAX)];
         read(&mut key, HEADER)?;
         if &header[0..4] != MAGIC
             || u32_at(4) != crc32c([&header[8..], &key])

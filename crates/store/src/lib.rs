@@ -50,6 +50,33 @@
 //! [`compare_and_swap`](Store::compare_and_swap), [`update`](Store::update) and
 //! [`increment`](Store::increment).
 //!
+//! A [`Keyspace`] has keys of its own, beside those of the store's own methods: batches and
+//! transactions may go over several, and [dropping](Store::drop_keyspace) one gives its space back
+//! without a delete for each key. Its values [expire](KeyspaceOptions::ttl), if it was made so:
+//!
+//! ```
+//! # use forebay_pool::PoolOptions;
+//! # use forebay_store::StoreOptions;
+//! use forebay_store::KeyspaceOptions;
+//! use std::time::Duration;
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let dir = tempfile::tempdir()?;
+//! # let pool = PoolOptions::new().emulated(true).create(dir.path().join("pool"))?;
+//! # let store = StoreOptions::new().open(dir.path().join("store"), &pool)?;
+//! let users = store.keyspace("users", KeyspaceOptions::new())?;
+//! let hour = KeyspaceOptions::new().ttl(Duration::from_secs(3600));
+//! let sessions = store.keyspace("sessions", hour)?;
+//! let mut batch = store.batch();
+//! batch.put_in(&users, "alice", "alice@example.org")?;
+//! batch.put_in(&sessions, "4711", "alice")?; // for an hour
+//! store.write(&batch)?;
+//! assert!(sessions.contains_key("4711")? && !users.contains_key("4711")?);
+//! store.drop_keyspace("sessions")?; // all of them have to log in again
+//! assert!(users.contains_key("alice")?);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! Other processes [read](StoreOptions::open_read_only) a store that one has open.
 //!
 //! Keys and values are appended to a log; an index leads from each key to its newest record. The
@@ -63,7 +90,7 @@
 //!
 //! * `options`; `disk`: files, and files that fail; `op`: operations as bytes;
 //! * `log`: the address space of records; `large_values`: too large for it;
-//! * `memtable`: recent keys; `index`: all others; `manifest`;
+//! * `memtable`: recent keys; `index`: all others; `range_tombstones`: deleted ranges; `manifest`;
 //! * `db`: where they come together.
 //!
 //! Formats: docs/store-format.md. What is promised: docs/durability.md.
@@ -79,6 +106,7 @@ pub mod fuzzed;
 #[doc(hidden)]
 pub mod index;
 mod index_error;
+mod keyspace;
 mod large_values;
 mod limits;
 mod log;
@@ -86,17 +114,21 @@ mod manifest;
 mod memtable;
 mod op;
 mod options;
+mod range_tombstones;
 mod salvage;
 mod stats;
 
 pub use db::{
-    Batch, ReadOnlyStore, Scan, ScanRange, Snapshot, Store, Transaction, TransactionScan, Value,
+    Batch, Keyspace, ReadOnlyStore, Scan, ScanRange, Snapshot, Store, Transaction, TransactionScan,
+    Value,
 };
 pub use error::StoreError;
 pub use index::IndexStats;
 pub use index_error::{IndexCause, IndexError};
+pub use keyspace::{KeyspaceInfo, KeyspaceOptions};
 pub use limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use options::{Durability, StoreOptions};
 pub use stats::{
-    BackupReport, CopyReport, GcReport, SetAside, Stats, VerifyReport, WaitStats, WriterWaits,
+    BackupReport, CompactionProgress, CompactionReport, CompactionStage, CopyReport, GcReport,
+    SetAside, Stats, VerifyReport, WaitStats, WriterWaits,
 };

@@ -7,6 +7,7 @@
 use crate::{
     disk::{Disk, HeldDirectory, replace},
     error::StoreError,
+    keyspace::KeyspaceState,
     large_values::ID_MAX,
 };
 use forebay_pool::{
@@ -22,8 +23,11 @@ use std::{
 };
 use uuid::Uuid;
 
-/// The store's format version.
-pub(crate) const VERSION: u32 = 1;
+/// The store's format version: that of a session of this program, whatever the store had before.
+pub(crate) const VERSION: u32 = 2;
+/// A store of this version has keys as they are, whatever they begin with (`keyspace::stored_key`),
+/// and no keyspaces. It opens, unless any begins with the byte that is the mark now.
+pub(crate) const UNMARKED_VERSION: u32 = 1;
 pub(crate) const NAME: &str = "MANIFEST";
 const MISSING: &str = "it was removed";
 /// A checkpoint or backup has a session number so much above its store's. So the lane of any
@@ -73,6 +77,9 @@ pub(crate) struct ManifestState {
     /// The index was complete below this address when this was written; what is collected lies
     /// below.
     pub(crate) indexed_to: Lsn,
+    /// The keyspaces beside the default one.
+    #[serde(default, skip_serializing_if = "KeyspaceState::is_empty")]
+    pub(crate) keyspaces: KeyspaceState,
 }
 
 impl ManifestState {
@@ -123,7 +130,7 @@ impl ManifestState {
             }
             end = file.end;
         }
-        None
+        self.keyspaces.flaw()
     }
 }
 
@@ -152,6 +159,7 @@ impl StoreManifest {
             files: Vec::new(),
             retired: Vec::new(),
             indexed_to: 0,
+            keyspaces: KeyspaceState::default(),
         };
         let mut manifest = Self {
             exists: false,
@@ -202,7 +210,7 @@ impl StoreManifest {
         }
         let unparsed = |e| damaged(format!("it does not parse: {e}"));
         let version: ManifestVersion = serde_json::from_str(json).map_err(unparsed)?;
-        if version.format_version != VERSION {
+        if !(UNMARKED_VERSION..=VERSION).contains(&version.format_version) {
             return Err(StoreError::Version {
                 dir: dir.to_owned(),
                 found: version.format_version,
@@ -349,17 +357,17 @@ mod tests {
     #[test]
     fn another_version_is_told_from_damage() {
         let dir = tempfile::tempdir().unwrap();
-        let json = "{\"format_version\": 2, \"something\": \"new\"}";
-        let text = format!("{json}\ncrc32c {:08x}\n", crc32c([json.as_bytes()]));
-        fs::write(dir.path().join(NAME), text).unwrap();
-        let held = HeldDirectory::open(dir.path()).unwrap();
-        assert!(matches!(
-            StoreManifest::read(&held),
-            Err(StoreError::Version {
-                found: 2,
-                known: 1,
-                ..
-            })
-        ));
+        for strange in [0, VERSION + 1] {
+            let json = format!("{{\"format_version\": {strange}, \"something\": \"new\"}}");
+            let text = format!("{json}\ncrc32c {:08x}\n", crc32c([json.as_bytes()]));
+            fs::write(dir.path().join(NAME), text).unwrap();
+            let held = HeldDirectory::open(dir.path()).unwrap();
+            match StoreManifest::read(&held) {
+                Err(StoreError::Version { found, known, .. }) => {
+                    assert_eq!((found, known), (strange, VERSION));
+                }
+                other => panic!("{:?}", other.map(drop)),
+            }
+        }
     }
 }

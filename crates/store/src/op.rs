@@ -4,12 +4,17 @@
 //! put     (kind 1)   key length 2 | key | value
 //! delete  (kind 2)   key length 2 | key
 //! large   (kind 3)   key length 2 | key | large value's id 8 | length 8 | CRC-32C 4
+//! range   (kind 5)   key length 2 | first key deleted | 0, or 1 | first key behind (after a 1)
 //! batch   (kind 4)   operations, each:
-//!                      CRC-32C 4 | kind 2 (1, 2 or 3) | key length 2 | body length 4 | key | body
+//!                      CRC-32C 4 | kind 2 (not 4) | key length 2 | body length 4 | key | body
 //!                    the checksum is over the operation behind it, so that one operation is
 //!                    read and checked without its neighbours
+//!
+//! expires (bit 0x200 of a put's or large value's kind)
+//!                    before the value, or the id: milliseconds since the epoch 8
 //! ```
 
+use crate::keyspace::is_marked;
 use forebay_pool::{
     Record, crc32c,
     format::record::{self, HEADER, InvalidRecord},
@@ -25,15 +30,33 @@ pub(crate) const KIND_DELETE: u16 = 2;
 pub(crate) const KIND_LARGE: u16 = 3;
 /// Record kind: several operations, all or nothing.
 pub(crate) const KIND_BATCH: u16 = 4;
+/// Record kind: one delete of a range of keys.
+pub(crate) const KIND_DELETE_RANGE: u16 = 5;
+
+/// Bit of a put's or large value's kind: when it expires stands before the rest of its body.
+pub(crate) const EXPIRES: u16 = 0x200;
+/// Bytes of that.
+pub(crate) const EXPIRY: usize = 8;
 
 /// Bytes of the key length that starts a single operation's payload.
 pub(crate) const KEY_LENGTH: usize = 2;
 /// Bytes of an operation's header within a batch.
 pub(crate) const BATCH_OP_HEADER: usize = 12;
 
-/// Bytes that an operation on `key` takes in a batch.
+/// Bytes that an operation on `key` takes in a batch, at most: its value may expire.
 pub(crate) fn op_bytes(key: &[u8], body: usize) -> usize {
-    BATCH_OP_HEADER + key.len() + body
+    BATCH_OP_HEADER + key.len() + expiry_room(key) + body
+}
+
+/// Bytes that an expiry may take before the value of a stored key.
+#[inline]
+pub(crate) fn expiry_room(key: &[u8]) -> usize {
+    if is_marked(key) { EXPIRY } else { 0 }
+}
+
+/// The body of a put or large value that expires.
+pub(crate) fn expiring(expiry: u64, rest: &[u8]) -> Vec<u8> {
+    [&expiry.to_le_bytes()[..], rest].concat()
 }
 
 /// Where a large value is.
@@ -77,6 +100,17 @@ pub(crate) enum KeyChange<'a> {
     Large(LargeRef),
     /// There is no value any more.
     Delete,
+    /// Nor of any key behind it that is less than this one; of any at all, if there is none. Its
+    /// own key may have no byte then: the first of all keys.
+    DeleteRange(Option<&'a [u8]>),
+}
+
+/// The body of a delete of a range that ends before this key.
+pub(crate) fn range_body(end: Option<&[u8]>) -> Vec<u8> {
+    match end {
+        None => vec![0],
+        Some(end) => [&[1][..], end].concat(),
+    }
 }
 
 /// One operation, as found in a record.
@@ -84,6 +118,11 @@ pub(crate) enum KeyChange<'a> {
 pub(crate) struct Op<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) change: KeyChange<'a>,
+    /// The milliseconds since the epoch at which the value expires, if it does.
+    pub(crate) expiry: Option<u64>,
+    /// As it is written: its kind, and all that follows the key.
+    pub(crate) kind: u16,
+    pub(crate) body: &'a [u8],
     /// Offset of the operation's own bytes in the record (0: the record is the operation).
     pub(crate) at: usize,
     /// Length of those bytes.
@@ -110,6 +149,34 @@ impl fmt::Display for NotAnOp {
     }
 }
 
+/// An operation of these parts, which is the whole record.
+fn op<'a>(kind: u16, key: &'a [u8], body: &'a [u8], bytes: usize) -> Result<Op<'a>, NotAnOp> {
+    let (expiry, rest) = match kind & EXPIRES {
+        0 => (None, body),
+        _ => {
+            let (expiry, rest) = body.split_first_chunk::<EXPIRY>().ok_or(NotAnOp::Shape)?;
+            (Some(u64::from_le_bytes(*expiry)), rest)
+        }
+    };
+    let change = match change(kind & !EXPIRES, rest) {
+        Ok(KeyChange::Delete | KeyChange::DeleteRange(_)) | Err(NotAnOp::Kind(_))
+            if expiry.is_some() =>
+        {
+            return Err(NotAnOp::Kind(kind));
+        }
+        change => change?,
+    };
+    Ok(Op {
+        key,
+        change,
+        expiry,
+        kind,
+        body,
+        at: 0,
+        bytes,
+    })
+}
+
 fn change(kind: u16, body: &[u8]) -> Result<KeyChange<'_>, NotAnOp> {
     match kind {
         KIND_PUT => Ok(KeyChange::Put(body)),
@@ -117,6 +184,11 @@ fn change(kind: u16, body: &[u8]) -> Result<KeyChange<'_>, NotAnOp> {
         KIND_LARGE => LargeRef::decode(body)
             .map(KeyChange::Large)
             .ok_or(NotAnOp::Shape),
+        KIND_DELETE_RANGE => match body {
+            [0] => Ok(KeyChange::DeleteRange(None)),
+            [1, end @ ..] => Ok(KeyChange::DeleteRange(Some(end))),
+            _ => Err(NotAnOp::Shape),
+        },
         KIND_DELETE => Err(NotAnOp::Shape),
         _ => Err(NotAnOp::Kind(kind)),
     }
@@ -153,12 +225,7 @@ fn single(record: Record<'_>) -> Result<Op<'_>, NotAnOp> {
         .ok_or(NotAnOp::Shape)?;
     let length = usize::from(u16::from_le_bytes([length[0], length[1]]));
     let (key, body) = rest.split_at_checked(length).ok_or(NotAnOp::Shape)?;
-    Ok(Op {
-        key,
-        change: change(record.header.kind, body)?,
-        at: 0,
-        bytes: HEADER + record.payload.len(),
-    })
+    op(record.header.kind, key, body, HEADER + record.payload.len())
 }
 
 /// Reads and checks the one operation of the record of log address `lsn`.
@@ -181,12 +248,12 @@ pub(crate) fn op_in_batch(bytes: &[u8]) -> Result<Op<'_>, NotAnOp> {
     if u32_at(0) != crc32c([&header[4..], key, body]) {
         return Err(NotAnOp::Checksum);
     }
-    Ok(Op {
+    op(
+        u16_at(4),
         key,
-        change: change(u16_at(4), body)?,
-        at: 0,
-        bytes: BATCH_OP_HEADER + key_length + body_length,
-    })
+        body,
+        BATCH_OP_HEADER + key_length + body_length,
+    )
 }
 
 /// Appends an operation to a batch's payload; its offset and length there.
@@ -241,6 +308,12 @@ mod tests {
             (KIND_PUT, b"", KeyChange::Put(b"")),
             (KIND_DELETE, b"", KeyChange::Delete),
             (KIND_LARGE, &large.encode(), KeyChange::Large(large)),
+            (KIND_DELETE_RANGE, &[0], KeyChange::DeleteRange(None)),
+            (
+                KIND_DELETE_RANGE,
+                &range_body(Some(b"kez")),
+                KeyChange::DeleteRange(Some(b"kez")),
+            ),
         ] {
             let bytes = record(kind, &[&[3, 0][..], b"key", body].concat());
             let op = read_record(&bytes, 64, Uuid::nil()).unwrap();
@@ -276,15 +349,52 @@ mod tests {
     }
 
     #[test]
+    fn an_operation_that_expires_is_read_back_with_its_time() {
+        let large = LargeRef {
+            id: 7,
+            bytes: 1 << 30,
+            crc: 9,
+        };
+        for (kind, rest, expected) in [
+            (KIND_PUT, &b"value"[..], KeyChange::Put(b"value")),
+            (KIND_PUT, b"", KeyChange::Put(b"")),
+            (KIND_LARGE, &large.encode(), KeyChange::Large(large)),
+        ] {
+            let body = expiring(1 << 50, rest);
+            let bytes = record(kind | EXPIRES, &[&[3, 0][..], b"key", &body].concat());
+            let mut payload = Vec::new();
+            push_op(&mut payload, kind | EXPIRES, b"key", &body);
+            let alone = read_record(&bytes, 64, Uuid::nil()).unwrap();
+            for op in [alone, op_in_batch(&payload).unwrap()] {
+                assert_eq!((op.key, op.change), (&b"key"[..], expected));
+                assert_eq!(op.expiry, Some(1 << 50));
+                assert_eq!((op.kind, op.body), (kind | EXPIRES, &body[..]));
+            }
+        }
+        let short = record(KIND_PUT | EXPIRES, &[1, 0, b'k', 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(all(&short), [Err(NotAnOp::Shape)]);
+        for kind in [KIND_DELETE, KIND_BATCH, 99] {
+            let payload = [&[1, 0, b'k'][..], &expiring(1, b"")].concat();
+            let kind = kind | EXPIRES;
+            assert_eq!(all(&record(kind, &payload)), [Err(NotAnOp::Kind(kind))]);
+        }
+    }
+
+    #[test]
     fn lengths_that_do_not_fit_and_unknown_kinds_are_refused() {
         for payload in [&[9, 0, b'k'][..], &[9][..]] {
             assert_eq!(all(&record(KIND_PUT, payload)), [Err(NotAnOp::Shape)]);
         }
         assert_eq!(all(&record(99, &[1, 0, b'k'])), [Err(NotAnOp::Kind(99))]);
         assert_eq!(all(&record(KIND_BATCH, &[0; 20])), [Err(NotAnOp::Checksum)]);
-        assert_eq!(
-            all(&record(KIND_LARGE, &[1, 0, b'k', 1])),
-            [Err(NotAnOp::Shape)]
-        );
+        for body in [&[1][..], &[], &[2], &[0, b'k']] {
+            let kind = if body == [1] {
+                KIND_LARGE
+            } else {
+                KIND_DELETE_RANGE
+            };
+            let payload = [&[1, 0, b'k'][..], body].concat();
+            assert_eq!(all(&record(kind, &payload)), [Err(NotAnOp::Shape)]);
+        }
     }
 }

@@ -2,6 +2,10 @@
 
 use crate::{disk::descriptors, error::StoreError, log::segments_min};
 use forebay_pool::SEGMENTS_MAX;
+use std::{
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::SystemTime,
+};
 
 /// When a put is durable, and what stands between it and the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +95,7 @@ pub struct StoreOptions {
     pub(crate) gc: bool,
     pub(crate) space_amplification_max: f64,
     pub(crate) salvage: bool,
+    pub(crate) clock: StoreClock,
 }
 
 impl Default for StoreOptions {
@@ -119,6 +124,7 @@ impl StoreOptions {
             gc: true,
             space_amplification_max: 1.5,
             salvage: false,
+            clock: StoreClock::Wall,
         }
     }
 
@@ -248,6 +254,14 @@ impl StoreOptions {
         self
     }
 
+    /// The milliseconds since the epoch by which values expire, for tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn clock(mut self, milliseconds: &'static AtomicU64) -> Self {
+        self.clock = StoreClock::Set(milliseconds);
+        self
+    }
+
     /// How many files of the value log and large values may be open at a time; the rest is for the
     /// index's tables.
     pub(crate) fn open_log_files(&self) -> usize {
@@ -311,6 +325,27 @@ impl StoreOptions {
             ));
         }
         Ok(())
+    }
+}
+
+/// By which values expire.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum StoreClock {
+    /// The machine's.
+    Wall,
+    Set(&'static AtomicU64),
+}
+
+impl StoreClock {
+    /// Milliseconds since the epoch.
+    pub(crate) fn now(self) -> u64 {
+        match self {
+            Self::Set(milliseconds) => milliseconds.load(Relaxed),
+            Self::Wall => {
+                let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+                u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
+            }
+        }
     }
 }
 

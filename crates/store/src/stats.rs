@@ -1,6 +1,6 @@
 //! What `stats`, `gc` and `verify` report.
 
-use crate::index::IndexStats;
+use crate::{index::IndexStats, keyspace::KeyspaceInfo};
 use serde::Serialize;
 
 /// A store's sizes and counts. Bytes unless a name says otherwise.
@@ -43,6 +43,10 @@ pub struct Stats {
     pub memory_bytes_max: u64,
     /// Keys in the memtable chunks, older versions included.
     pub memtable_keys: u64,
+    /// The keyspaces beside the default one.
+    pub keyspaces: Vec<KeyspaceInfo>,
+    /// Dropped keyspaces that are being cleared out of the index.
+    pub dropped_keyspaces: u64,
     /// Deleted keys, or ones that memory hides, that scans have passed over since the store was
     /// opened; tombstones in tables not counted.
     pub scan_passed_keys: u64,
@@ -151,6 +155,45 @@ pub struct GcReport {
     pub large_values: u64,
     /// Files that could not be collected.
     pub set_aside: Vec<SetAside>,
+}
+
+/// What a compaction is at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+#[serde(rename_all = "lowercase")]
+pub enum CompactionStage {
+    /// Merging the index.
+    #[default]
+    Index,
+    /// Collecting value-log files.
+    Log,
+}
+
+/// How far a compaction is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct CompactionProgress {
+    /// What it is at. Each stage begins with no byte done.
+    pub stage: CompactionStage,
+    /// Of the index: bytes that were written anew, or are to stay as they are. Of the log: bytes
+    /// that were given back.
+    pub done_bytes: u64,
+    /// What these may come to. Of the log it is an estimate.
+    pub total_bytes: u64,
+}
+
+/// What a compaction did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct CompactionReport {
+    /// Bytes of the store's files before, and after. What an open snapshot keeps counts.
+    pub bytes_before: u64,
+    /// See there.
+    pub bytes_after: u64,
+    /// What was collected of the value log.
+    pub collected: GcReport,
+    /// The caller ended it.
+    pub interrupted: bool,
 }
 
 /// How far a checkpoint or backup is, and what it did.

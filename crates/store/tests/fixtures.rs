@@ -191,6 +191,8 @@ fn check_usable(dir: &Path, pool: Option<&Pool>, variant: Durability, last: bool
     check(&store, &expected);
     store.put(b"new", b"written by this program").unwrap();
     expected.insert(b"new".to_vec(), b"written by this program".to_vec());
+    // From now on an older program says that the store is a newer one's.
+    assert_eq!(version_of(dir), 2);
     store.gc().unwrap();
     check(&store, &expected);
     store.close().unwrap();
@@ -198,7 +200,8 @@ fn check_usable(dir: &Path, pool: Option<&Pool>, variant: Durability, last: bool
     check(&store, &expected);
 }
 
-/// Promise (store): Every later version opens a store of format version 1.
+/// Promise (store): Every later version opens a store of format version 1, unless a key of it
+/// begins with the byte FF.
 #[test]
 fn a_closed_version_1_store_opens_with_no_pool_or_a_new_one() {
     for variant in [Durability::Fsync, Durability::NoSync, Durability::DOUBLE] {
@@ -234,6 +237,55 @@ fn a_crashed_store_of_format_version_1_asks_for_its_pool() {
         .err()
         .unwrap();
     assert!(matches!(error, StoreError::DataInPool { .. }), "{error}");
+}
+
+const VERSION: &str = "\"format_version\": ";
+
+fn version_of(store: &Path) -> u32 {
+    let text = fs::read_to_string(store.join("MANIFEST")).unwrap();
+    let (_, rest) = text.split_once(VERSION).unwrap();
+    rest.split(',').next().unwrap().parse().unwrap()
+}
+
+/// Promise (store): A store of format version 1 whose keys would be taken for others now is refused
+/// with the remedy, by an opening and by a reader, and stays as it is.
+#[test]
+fn a_version_1_store_with_keys_that_begin_with_ff_is_refused() {
+    for key in [&b"\xff"[..], b"\xff\0", b"\xff\x01\0\0\0\x07key", b"\xfe"] {
+        for is_indexed in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let options = options(Durability::Fsync);
+            let store = options.open(dir.path(), None).unwrap();
+            store.put(key, "value").unwrap();
+            store.put("another", "value").unwrap();
+            match is_indexed {
+                true => store.close().unwrap(),
+                false => drop(store),
+            }
+            // As if its program had been an older one, which has such keys as they are.
+            let path = dir.path().join("MANIFEST");
+            let text = fs::read_to_string(&path).unwrap();
+            let (json, _) = text.trim_end().rsplit_once('\n').unwrap();
+            let json = json.replace(&format!("{VERSION}2"), &format!("{VERSION}1"));
+            let crc = forebay_pool::crc32c([json.as_bytes()]);
+            fs::write(&path, format!("{json}\ncrc32c {crc:08x}\n")).unwrap();
+            let refused = [
+                options.open_read_only(dir.path(), None).err(),
+                options.open(dir.path(), None).err(),
+            ];
+            for error in refused {
+                match error {
+                    None => assert_eq!(key, b"\xfe"),
+                    Some(error) => {
+                        let is_so = matches!(error, StoreError::OldKey { version: 1, .. });
+                        assert!(is_so && key[0] == 0xff, "{error}");
+                        assert!(error.to_string().contains("export it"), "{error}");
+                        assert_eq!(version_of(dir.path()), 1);
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// True if a value-log file of the store holds these bytes.

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Bench, Rng, VARIANTS, tiny, value_log_files};
-use forebay_store::{Durability, StoreError, StoreOptions};
+use forebay_store::{Durability, KeyspaceOptions, StoreError, StoreOptions};
 use std::{
     collections::BTreeMap,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -104,21 +104,32 @@ fn a_damaged_value_among_many_is_named_by_its_key() {
     let path = dir.path().join("store");
     let options = StoreOptions::new().durability(Durability::NoSync);
     let store = options.open(&path, None).unwrap();
+    let owners = store.keyspace("owners", KeyspaceOptions::new()).unwrap();
     for n in 0..10 {
         store.put(&key(n), &[b'a' + n as u8; 5000]).unwrap();
+        owners.put(&key(n), &[b'A' + n as u8; 5000]).unwrap();
     }
     let file = value_log_files(&path).pop().unwrap();
     let mut bytes = std::fs::read(&file).unwrap();
-    let at = bytes.windows(9).position(|it| it == b"ddddddddd").unwrap();
-    bytes[at + 100] ^= 1;
+    for damaged in [b"ddddddddd", b"FFFFFFFFF"] {
+        let at = bytes.windows(9).position(|it| it == damaged).unwrap();
+        bytes[at + 100] ^= 1;
+    }
     std::fs::write(&file, bytes).unwrap();
-    let refused = store.multi_get((0..10).map(key)).unwrap_err();
-    let StoreError::OfKey { key: of, source } = &refused else {
-        panic!("{refused}");
-    };
-    assert_eq!(*of, key(3));
-    assert!(matches!(**source, StoreError::Damaged { .. }), "{refused}");
-    assert!(refused.to_string().contains("key 00003"), "{refused}");
+    let by_all = [
+        (3, store.multi_get((0..10).map(key))),
+        (5, owners.multi_get((0..10).map(key))),
+    ];
+    for (damaged, refused) in by_all {
+        let refused = refused.unwrap_err();
+        let StoreError::OfKey { key: of, source } = &refused else {
+            panic!("{refused}");
+        };
+        assert_eq!(*of, key(damaged));
+        assert!(matches!(**source, StoreError::Damaged { .. }), "{refused}");
+        let name = format!("\"key {damaged:05}\"");
+        assert!(refused.to_string().contains(&name), "{refused}");
+    }
     assert!(
         store
             .multi_get([key(0), key(9)])

@@ -16,9 +16,9 @@ use std::{
 /// Write all pairs to a file or to standard output
 #[derive(Args)]
 #[command(
-    long_about = "Writes all pairs of the store in key order, as `forebay store import` reads them. They are those \
-                  of one moment, whatever is written meanwhile. A file appears under its name only when it is \
-                  complete and synced; one that exists is not replaced without --force.",
+    long_about = "Writes all pairs of the store's default keyspace in key order, as `forebay store import` reads \
+                  them. They are those of one moment, whatever is written meanwhile. A file appears under its name \
+                  only when it is complete and synced; one that exists is not replaced without --force.",
     after_long_help = "Examples:\n  \
         forebay store export --dir s pairs.jsonl\n  \
         forebay store export --dir s --format tsv | gzip > pairs.tsv.gz"
@@ -49,6 +49,17 @@ impl Export {
             )));
         }
         let opened = self.opening.open(AbsentStore::Refuse)?;
+        let others = opened.store.keyspaces();
+        if !others.is_empty() {
+            let names: Vec<_> = others
+                .iter()
+                .map(|it| it.name.escape_debug().to_string())
+                .collect();
+            eprintln!(
+                "not exported: what is in the keyspaces \"{}\" (forebay store backup has all)",
+                names.join("\", \"")
+            );
+        }
         let written = match path {
             Some(path) => self.to_file(&opened.store, format, path),
             None => {

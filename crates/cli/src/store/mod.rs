@@ -1,6 +1,7 @@
 //! `forebay store`: read and write a store.
 
 mod backup;
+mod compact;
 mod delete;
 mod export;
 mod gc;
@@ -26,6 +27,7 @@ pub enum StoreCommand {
     Export(export::Export),
     Stats(stats::StatsCommand),
     Gc(gc::Gc),
+    Compact(compact::Compact),
     Verify(verify::Verify),
     Backup(backup::Backup),
 }
@@ -41,6 +43,7 @@ impl StoreCommand {
             Self::Export(export) => export.run(),
             Self::Stats(stats) => stats.run(),
             Self::Gc(gc) => gc.run(),
+            Self::Compact(compact) => compact.run(),
             Self::Verify(verify) => verify.run(),
             Self::Backup(backup) => backup.run(),
         }

@@ -86,6 +86,7 @@ fn human(stats: &forebay_store::Stats) -> String {
         ),
         ("memory at most", size::show(stats.memory_bytes_max)),
     ]);
+    text.push_str(&keyspaces(stats));
     for aside in &stats.set_aside {
         text.push_str(&format!(
             "NOT COLLECTED: {} ({}): {}\n",
@@ -99,6 +100,24 @@ fn human(stats: &forebay_store::Stats) -> String {
     }
     if let Some(trouble) = &stats.trouble {
         text.push_str(&format!("TROUBLE: {trouble}\n"));
+    }
+    text
+}
+
+fn keyspaces(stats: &forebay_store::Stats) -> String {
+    let mut text = String::new();
+    for keyspace in &stats.keyspaces {
+        let expires = (keyspace.ttl).map_or(String::new(), |ttl| {
+            format!(", whose values expire after {ttl:?}")
+        });
+        let name = keyspace.name.escape_debug();
+        text.push_str(&format!("keyspace \"{name}\"{expires}\n"));
+    }
+    if stats.dropped_keyspaces > 0 {
+        let dropped = stats.dropped_keyspaces;
+        text.push_str(&format!(
+            "dropped and being cleared away: {dropped} keyspaces\n"
+        ));
     }
     text
 }

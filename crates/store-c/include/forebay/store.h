@@ -334,7 +334,7 @@ void forebay_close(forebay_t *db);
 void forebay_close_checked(forebay_t *db, char **errptr);
 
 /**
- * Puts a key of 1 to 65535 bytes, with a value of at most 1 GiB.
+ * Puts a key of 1 to 65529 bytes, with a value of at most 1 GiB.
  */
 void forebay_put(forebay_t *db,
                  const forebay_writeoptions_t *options,

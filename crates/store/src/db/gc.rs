@@ -24,7 +24,7 @@ mod set_aside;
 use super::{Store, StoreCore, disk_full::FULL, sample::FileSample};
 use crate::{
     error::StoreError,
-    log::{LogTail, VlogFile},
+    log::{LogTail, Resident, VlogFile},
     stats::{GcReport, SetAside, WaitStats},
 };
 use collect::WriteGrant;
@@ -52,6 +52,12 @@ const GARBAGE_MIN: f64 = 0.05;
 /// A file that the index does not cover yet is worth an ingestion if its garbage is larger by so
 /// much.
 const GARBAGE_MORE: f64 = 0.1;
+/// Files are looked at for values that have expired so often in the least time to live, and at
+/// least this often.
+const EXPIRED_LOOKS: u64 = 8;
+const EXPIRED_MAX: Duration = Duration::from_secs(60);
+/// Such looks take no more than one part in so many of the time.
+const LOOK_SHARE: u32 = 50;
 /// On a full disk writers write so much, deletes mostly, between two looks of the collector: what
 /// the reserve has for them must not be used up before it sees what they have made.
 const LOOK_BYTES: u64 = 128 << 10;
@@ -66,6 +72,8 @@ pub(super) struct Collector {
     aside: AsideFiles,
     /// Why nothing can be collected at present, if so.
     trouble: Mutex<Option<String>>,
+    /// Much may have become garbage at once: every sample is to be looked at again.
+    looks_anew: AtomicBool,
     /// The store is being closed: nothing more is to be collected.
     ended: AtomicBool,
     pace: Pace,
@@ -95,6 +103,14 @@ struct CollectionProgress {
     /// While the disk is full: when all samples were looked at again, and what writers had written
     /// then. A delete writes little, and may have made much garbage.
     looked_again: Option<(Instant, u64)>,
+    /// When it was looked last for what has expired, and how long that took.
+    expired_looked_at: Option<Instant>,
+    dead_look: Duration,
+    /// When it last looked for what has died, if it could not look at all.
+    looked_in_part: Option<Instant>,
+    /// How many ranges were deleted when samples were last looked at on that account, and when.
+    range_deletes: u64,
+    ranges_looked_at: Option<Instant>,
 }
 
 impl Collector {
@@ -128,6 +144,11 @@ impl Collector {
     /// How writers waited.
     pub(super) fn waits(&self) -> WaitStats {
         self.pace.waits()
+    }
+
+    /// Has the collector look again at all files and large values.
+    pub(super) fn look_anew(&self) {
+        self.looks_anew.store(true, Relaxed);
     }
 
     /// Lets writers go as fast as they can.
@@ -213,13 +234,18 @@ impl StoreCore {
             let called = more || self.collector.pace.wait_for_call(IDLE);
             let again = |(at, _): &(Instant, String)| at.elapsed() >= RETRY;
             let wants_room = self.log.reserve().wants_room();
-            let due = called || wants_room || failed.as_ref().is_some_and(again);
+            let mut due = called || wants_room || failed.as_ref().is_some_and(again);
             let mut progress = self.collector.collecting.lock();
             if self.collection_ends() {
                 break;
             }
+            due |= self.look_behind_ranges(&mut progress);
             // What goes wrong here is told, and tried again; nothing is lost by garbage that stays.
             let mut done = self.unlink_retired(&mut progress);
+            if self.has_died(&mut progress) {
+                done = done.and(self.look_at_dead(&mut progress));
+                due = true;
+            }
             done = done.and(self.collect_grown_large(&mut progress));
             if due {
                 let kept = self.keep_to_limit(&mut progress);
@@ -243,11 +269,105 @@ impl StoreCore {
         self.collector.release_writers();
     }
 
+    /// True if a keyspace was dropped, or values may have expired, since this was asked last.
+    fn has_died(&self, progress: &mut CollectionProgress) -> bool {
+        let again = (progress.looked_in_part).is_some_and(|at| at.elapsed() >= RETRY);
+        let dropped = self.collector.looks_anew.swap(false, Relaxed) || again;
+        let Some(ttl) = self.keyspaces().ttl_least_ms() else {
+            return dropped;
+        };
+        let pause = Duration::from_millis(ttl / EXPIRED_LOOKS).clamp(RETRY, EXPIRED_MAX);
+        let pause = pause.max(progress.dead_look * LOOK_SHARE);
+        let looked_at = progress.expired_looked_at;
+        let expired = looked_at.is_none_or(|looked_at| looked_at.elapsed() >= pause);
+        if expired {
+            progress.expired_looked_at = Some(Instant::now());
+        }
+        dropped || expired
+    }
+
+    /// Looks again at all samples and large values, although little was written.
+    fn look_at_dead(&self, progress: &mut CollectionProgress) -> Result<(), StoreError> {
+        let begun = Instant::now();
+        let samples = progress.samples.values_mut();
+        samples.for_each(|sample| self.look_again(sample));
+        // Values that are being written are passed over.
+        let all_large = self.large.settled_below() >= self.large.next_id();
+        let done = match self.large.size() {
+            (_, 0) => Ok(()),
+            _ => {
+                let large = self.collect_large(progress, &mut GcReport::default());
+                large.and_then(|()| self.remove_retired_large(progress))
+            }
+        };
+        progress.dead_look = begun.elapsed();
+        progress.looked_in_part = (done.is_err() || !all_large).then(Instant::now);
+        done
+    }
+
     /// The collector is to look again when so much was written as makes half a file; that look may
     /// take the writing of the other.
     fn rest_for_a_file(&self) {
         let (tail, bytes) = (self.tail.tail(), self.log.next_file_bytes());
         self.collector.pace.rest(tail + bytes / 2, tail + bytes);
+    }
+
+    /// If ranges were deleted, looks again at all that they may have made garbage, now and then:
+    /// their few bytes in the log do not tell. True if it did.
+    fn look_behind_ranges(&self, progress: &mut CollectionProgress) -> bool {
+        let deletes = self.range_deletes.load(Relaxed);
+        let looked_at = progress.ranges_looked_at;
+        if deletes == progress.range_deletes || looked_at.is_some_and(|at| at.elapsed() < RETRY) {
+            return false;
+        }
+        progress.range_deletes = deletes;
+        progress.ranges_looked_at = Some(Instant::now());
+        let samples = progress.samples.values_mut();
+        samples.for_each(|sample| self.look_again(sample));
+        // As if all large values had come since.
+        progress.large_seen = 0;
+        true
+    }
+
+    /// Begins to collect all that is worth it, for a compaction; about so many bytes are garbage.
+    pub(super) fn begin_collecting_all(&self, report: &mut GcReport) -> Result<u64, StoreError> {
+        self.collect_dead(report);
+        let mut progress = self.collector.collecting.lock();
+        self.collector.release_writers();
+        self.collector.aside.try_all_again();
+        let samples = progress.samples.values_mut();
+        samples.for_each(|sample| self.look_again(sample));
+        self.collect_large(&mut progress, report)?;
+        self.unlink_retired(&mut progress)?;
+        let garbage_bytes = self.look(&mut progress).estimate.garbage_bytes;
+        if self.options.gc && !matches!(self.tail, LogTail::Resident(_)) {
+            self.rest_for_a_file();
+        }
+        Ok(garbage_bytes + report.reclaimed_bytes)
+    }
+
+    /// Collects the file with most garbage; false if none is worth it.
+    pub(super) fn collect_next(&self, report: &mut GcReport) -> Result<bool, StoreError> {
+        let mut progress = self.collector.collecting.lock();
+        let files = report.files;
+        let ripe = self.look(&mut progress).ripe;
+        let Some((_, file)) = ripe.filter(|(share, _)| *share >= GARBAGE_MIN) else {
+            return Ok(false);
+        };
+        self.collect(&mut progress, &file, None, report)?;
+        drop(file);
+        self.unlink_retired(&mut progress)?;
+        Ok(report.files > files)
+    }
+
+    /// Collects each segment of a resident log once.
+    pub(super) fn collect_segments_of(
+        &self,
+        resident: &Resident,
+        report: &mut GcReport,
+    ) -> Result<(), StoreError> {
+        let mut progress = self.collector.collecting.lock();
+        self.collect_every_segment(resident, &mut progress, report)
     }
 
     /// Collects one file, if the log holds so much garbage that collection begins. True if there is
@@ -365,9 +485,11 @@ impl StoreCore {
             let Some((garbage, file)) = self.look(&mut progress).ripe else {
                 break;
             };
-            let live = (file.log_bytes() as f64 * (1.0 - garbage)) as u64;
+            let sample = progress.samples.get(&file.start);
+            let written_again = sample.map_or(1.0, FileSample::written_again);
+            let copied = (file.log_bytes() as f64 * written_again) as u64;
             // By samples it is known to no more than a part.
-            if garbage < GARBAGE_MIN || live * 2 > free {
+            if garbage < GARBAGE_MIN || copied * 2 > free {
                 break;
             }
             let files = report.files;
@@ -438,8 +560,8 @@ impl StoreCore {
         Ok(true)
     }
 
-    /// Collects what takes no room: large values, and the files of which nothing seems to be live.
-    /// What goes wrong is told by what follows.
+    /// Collects what takes no room: large values, and the files of which nothing seems to be live,
+    /// nor expired while the index still leads to it. What goes wrong is told by what follows.
     fn collect_dead(&self, report: &mut GcReport) {
         let mut progress = self.collector.collecting.lock();
         if self.log.reserve().is_short() {
@@ -450,7 +572,7 @@ impl StoreCore {
         let whole = self.whole_below();
         for file in self.log.files().iter() {
             let sample = progress.samples.get(&file.start);
-            let is_dead = sample.is_some_and(|sample| sample.garbage() >= 1.0);
+            let is_dead = sample.is_some_and(FileSample::takes_no_room);
             if is_dead && file.end().is_some_and(|end| end <= whole) {
                 let _ = self.collect(&mut progress, file, None, report);
                 // The next one may need the room.

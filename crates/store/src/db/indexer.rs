@@ -74,7 +74,7 @@ impl StoreCore {
     }
 
     /// With `view_change` held and `view` the present one: freezes its active chunk.
-    fn freeze_active(&self, view: &ReadView) {
+    pub(super) fn freeze_active(&self, view: &ReadView) {
         let fresh = self.fresh_chunk();
         let mut stripes: Vec<_> = self.locks.stripes().map(|stripe| stripe.lock()).collect();
         let fresh = Arc::new(fresh.starting_at(self.tail.tail()));
@@ -117,6 +117,7 @@ impl StoreCore {
             active: Some(fresh),
             frozen,
             tables: Arc::clone(&view.tables),
+            deleted: view.deleted.clone(),
         }));
     }
 
@@ -222,21 +223,18 @@ impl StoreCore {
         for moment in moments.filter(|m| m.limit() < watermark && m.reads(chunks)) {
             let limit = moment.limit();
             if limit > self.watermark() {
-                self.ingest_versions(&sorted, from..limit, limit)?;
+                self.ingest_versions(chunks, &sorted, from..limit, limit)?;
                 from = limit;
             }
             moment.leave(chunks, self.index.snapshot());
         }
-        self.ingest_versions(&sorted, from..Lsn::MAX, watermark)?;
+        self.ingest_versions(chunks, &sorted, from..Lsn::MAX, watermark)?;
         forebay_pool::failpoint!("store:ingested");
         drop(sorted);
-        self.change_view(|view| ReadView {
-            active: view.active.clone(),
-            frozen: {
-                let others = view.frozen.iter().filter(|c| !is_among(chunks, c));
-                others.cloned().collect()
-            },
-            tables: self.index.snapshot(),
+        self.change_view(|view| {
+            let others = view.frozen.iter().filter(|c| !is_among(chunks, c));
+            let others = others.cloned().collect();
+            ReadView::new(view.active.clone(), others, self.index.snapshot())
         });
         for moment in self.snapshots.moments() {
             if moment.reads(chunks) {
@@ -252,19 +250,24 @@ impl StoreCore {
     /// Steps 3 and 4: ingests what the chunks have of these versions.
     fn ingest_versions(
         &self,
+        chunks: &[Arc<Chunk>],
         sorted: &[SortedChunk<'_>],
         versions: Range<Lsn>,
         watermark: Lsn,
     ) -> Result<(), StoreError> {
         let keys = sorted.iter().map(SortedChunk::len).sum::<usize>().max(1);
         let last = versions.end == Lsn::MAX;
+        let mut ranges = Vec::new();
+        for chunk in chunks {
+            ranges.append(&mut chunk.range_deletes(&versions));
+        }
         let mut run = merged(sorted, versions).enumerate().map(|(number, found)| {
             if last && number % PROGRESS_KEYS == 0 {
                 self.background.brake.ingested(number as f64 / keys as f64);
             }
             found
         });
-        Ok(self.index.ingest(&mut run, watermark)?)
+        Ok(self.index.ingest_with(&mut run, ranges, watermark)?)
     }
 
     pub(super) fn request_compaction(&self) {
@@ -281,7 +284,10 @@ impl StoreCore {
                 if !state.compaction_work {
                     self.background.changed.wait_for(&mut state, IDLE);
                 }
-                if !std::mem::take(&mut state.compaction_work) && !self.index.is_passed_over() {
+                if !std::mem::take(&mut state.compaction_work)
+                    && !self.index.is_passed_over()
+                    && !self.keyspaces().has_dropped()
+                {
                     continue;
                 }
             }
@@ -299,9 +305,9 @@ impl StoreCore {
                     self.log.reserve().release(ReserveNeed::Log);
                 }
                 let more = self.index.compact_within(room).map_err(StoreError::from);
-                self.change_view(|view| ReadView {
-                    tables: self.index.snapshot(),
-                    ..view.clone()
+                self.change_view(|view| {
+                    let (active, frozen) = (view.active.clone(), view.frozen.clone());
+                    ReadView::new(active, frozen, self.index.snapshot())
                 });
                 let runs = self.index.stats().runs;
                 self.background
@@ -309,7 +315,11 @@ impl StoreCore {
                     .set_runs(if is_short { 0 } else { runs });
                 match more {
                     Ok(true) if !self.stopping() => {}
-                    Ok(_) => break,
+                    Ok(_) => {
+                        // What stays is in nobody's way: it is tried again with the next look.
+                        let _ = self.forget_cleared_keyspaces();
+                        break;
+                    }
                     Err(error) => {
                         // On a full disk a merge waits, and keeps none from what makes room.
                         match error.is_full_disk() {
@@ -421,7 +431,9 @@ mod tests {
         assert_eq!(shared.due(&frozen), 0, "both go into the index at once");
         // The snapshot's part of them arrives, and nothing behind it.
         let sorted: Vec<_> = frozen.iter().map(|chunk| chunk.read_sorted()).collect();
-        shared.ingest_versions(&sorted, 0..moment, moment).unwrap();
+        shared
+            .ingest_versions(&frozen, &sorted, 0..moment, moment)
+            .unwrap();
         drop(sorted);
         // A scan has them sorted, which takes memory.
         let found = store.scan(ScanRange::all()).unwrap();

@@ -9,18 +9,22 @@
 //! | compaction | merges the index's tables | `indexer` |
 //! | collector | gives back the space of dead records, in files or in a resident log | `gc` |
 //!
-//! Lock order: `view_change` or keys in order, then the stripes in order, then a shard of a chunk
-//! or the lane's own lock. The manifest's lock is taken last. No lock is held while a file is
-//! synced, but for those of a writer with [`Durability::Fsync`](crate::Durability).
+//! Lock order: `view_change`, then keys in order, then the stripes in order, then a shard of a
+//! chunk or the lane's own lock. The manifest's lock is taken last, behind that of a change of
+//! keyspaces, which itself comes before the stripes. No lock is held while a file is synced, but
+//! for those of a writer with [`Durability::Fsync`](crate::Durability).
 
 mod brake;
 mod check;
 mod close;
+mod compact;
 mod copying;
 mod dead_starts;
+mod delete_range;
 mod disk_full;
 mod gc;
 mod indexer;
+mod keyspace;
 mod locks;
 mod multi_get;
 mod open;
@@ -40,6 +44,7 @@ mod value;
 mod verify;
 mod write;
 
+pub use keyspace::Keyspace;
 pub use range::ScanRange;
 pub use reading::ReadOnlyStore;
 pub use scan::Scan;
@@ -112,6 +117,7 @@ pub(crate) struct StoreCore {
     disk: Arc<dyn Disk>,
     options: StoreOptions,
     uuid: Uuid,
+    opening: OpeningNumber,
     survives: String,
     /// Each put is committed before it returns: the pool needs that, and the options say so.
     commits_puts: bool,
@@ -129,6 +135,8 @@ pub(crate) struct StoreCore {
     view: ArcSwap<ReadView>,
     /// Held while the view is replaced.
     view_change: Mutex<()>,
+    /// Deletes of ranges in this session; counted under all stripes.
+    range_deletes: AtomicU64,
     /// An empty chunk, its memory touched, for the next freeze.
     spare: Mutex<Option<Chunk>>,
     snapshots: Arc<Snapshots>,
@@ -136,10 +144,24 @@ pub(crate) struct StoreCore {
     /// Held by a transaction that has met several conflicts, while it runs again.
     turn: Mutex<()>,
     collector: Collector,
+    /// Held by a compaction.
+    compacting: Mutex<()>,
     background: BackgroundThreads,
     /// Held by drain threads while they take a segment and its place.
     drain_order: Mutex<()>,
     meter: Option<Arc<SyncMeter>>,
+}
+
+/// The number of an opening in this process. A copy of a store has its identity, and other
+/// keyspaces by the same numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct OpeningNumber(u64);
+
+impl OpeningNumber {
+    fn next() -> Self {
+        static OPENINGS: AtomicU64 = AtomicU64::new(0);
+        Self(OPENINGS.fetch_add(1, Relaxed))
+    }
 }
 
 /// How the background threads are told what to do, and tell how it goes.
@@ -347,6 +369,8 @@ impl StoreCore {
             memory_bytes_max: (self.options.memtable_bytes * StoreOptions::CHUNKS_MAX) as u64
                 + self.options.cache_bytes,
             memtable_keys: chunks().map(|chunk| chunk.len() as u64).sum(),
+            keyspaces: self.keyspaces().list(),
+            dropped_keyspaces: self.keyspaces().dropped().len() as u64,
             scan_passed_keys: self.background.scan_passed.load(Relaxed),
             waits: self.waits(),
             index: self.index.stats(),

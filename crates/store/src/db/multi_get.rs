@@ -4,12 +4,14 @@
 //!    same blocks of the tables.
 //! 2. In the order of the log: take the values that are at hand, and have the kernel read the
 //!    others together (`prefetch`), so many at a time.
-//! 3. Read these, and give all in the order in which they were asked for.
+//! 3. Read these, and give all that have not expired, in the order in which they were asked for.
 
 use super::{
-    ReadOnlyStore, Snapshot, Store, StoreCore, Value, read::live, snapshot::SnapshotMoment,
+    Keyspace, ReadOnlyStore, Snapshot, Store, StoreCore, Value, read::live,
+    snapshot::SnapshotMoment,
 };
-use crate::{error::StoreError, index::RecordAddress};
+use crate::{error::StoreError, index::RecordAddress, keyspace::user_key};
+use std::borrow::Cow;
 
 /// Values that are read together at most, and their bytes.
 const TOGETHER: usize = 128;
@@ -58,7 +60,7 @@ impl Snapshot {
     /// As [`Store::multi_get`], as of the snapshot.
     ///
     /// # Errors
-    /// [`StoreError::OfKey`].
+    /// [`StoreError::OfKey`]; [`StoreError::KeyspaceDropped`].
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -75,9 +77,14 @@ impl Snapshot {
         &self,
         keys: impl IntoIterator<Item = K>,
     ) -> Result<Vec<Option<Value>>, StoreError> {
+        let id = self.keyspace_id()?;
         let keys: Vec<K> = keys.into_iter().collect();
-        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
-        self.shared().multi_get_in(self.view(), &keys)
+        let stored: Vec<Cow<'_, [u8]>> =
+            keys.iter().map(|key| id.as_stored(key.as_ref())).collect();
+        let values = self.shared().multi_get_in(self, &stored);
+        // Of a keyspace that was dropped meanwhile some were missed.
+        self.keyspace_id()?;
+        values
     }
 }
 
@@ -107,16 +114,44 @@ impl ReadOnlyStore {
     }
 }
 
+impl Keyspace<'_> {
+    /// As [`Store::multi_get`], of the keyspace's keys.
+    ///
+    /// # Errors
+    /// As [`Store::multi_get`]; [`StoreError::KeyspaceDropped`].
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// # use forebay_store::KeyspaceOptions;
+    /// let owners = store.keyspace("owners", KeyspaceOptions::new())?;
+    /// owners.put("boat", "alice")?;
+    /// let of_each = owners.multi_get(["ark", "boat"])?;
+    /// assert!(of_each[0].is_none());
+    /// assert_eq!(of_each[1].as_deref(), Some(&b"alice"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<Value>>, StoreError> {
+        self.snapshot()?.multi_get(keys)
+    }
+}
+
+/// Keys are as they are stored, from here on.
 impl StoreCore {
     fn multi_get_in(
         &self,
-        moment: &SnapshotMoment,
-        keys: &[&[u8]],
+        snapshot: &Snapshot,
+        keys: &[Cow<'_, [u8]>],
     ) -> Result<Vec<Option<Value>>, StoreError> {
         self.check_process()?;
         let mut order: Vec<usize> = (0..keys.len()).collect();
-        order.sort_unstable_by_key(|&place| keys[place]);
-        let mut found = self.look_up(moment, keys, &order)?;
+        order.sort_unstable_by(|&a, &b| keys[a].cmp(&keys[b]));
+        let mut found = self.look_up(snapshot.view(), keys, &order)?;
         found.sort_unstable_by_key(|it| it.address.lsn);
         let mut values: Vec<Option<Value>> = vec![None; keys.len()];
         let mut rest = &found[..];
@@ -129,7 +164,11 @@ impl StoreCore {
             };
             let together = rest.iter().take(TOGETHER).take_while(more).count();
             let (now, later) = rest.split_at(together);
-            self.read_together(now, &mut values)?;
+            self.read_together(now, |it, value| {
+                if snapshot.is_alive(value.expiry()) {
+                    give(it, value, &mut values);
+                }
+            })?;
             rest = later;
         }
         Ok(values)
@@ -139,15 +178,15 @@ impl StoreCore {
     fn look_up<'a>(
         &self,
         moment: &SnapshotMoment,
-        keys: &[&'a [u8]],
+        keys: &'a [Cow<'_, [u8]>],
         order: &'a [usize],
     ) -> Result<Vec<FoundKey<'a>>, StoreError> {
         let view = moment.view();
         let mut found = Vec::new();
         for places in order.chunk_by(|&a, &b| keys[a] == keys[b]) {
-            let key = keys[places[0]];
+            let key = &*keys[places[0]];
             let address = view.find_below(self.hash(key), key, moment.limit());
-            let address = address.map_err(|e| StoreError::from(e).of_key(key))?;
+            let address = address.map_err(|e| of_key(e, key))?;
             found.extend(live(address).map(|address| FoundKey {
                 key,
                 address,
@@ -161,13 +200,13 @@ impl StoreCore {
     fn read_together(
         &self,
         found: &[FoundKey<'_>],
-        values: &mut [Option<Value>],
+        mut give: impl FnMut(&FoundKey<'_>, Value),
     ) -> Result<(), StoreError> {
         let mut absent = Vec::new();
         for it in found {
             let at_hand = self.value_at_hand(it.key, it.address);
-            match at_hand.map_err(|e| e.of_key(it.key))? {
-                Some(value) => give(it, value, values),
+            match at_hand.map_err(|e| of_key(e, it.key))? {
+                Some(value) => give(it, value),
                 None => absent.push(it),
             }
         }
@@ -176,10 +215,15 @@ impl StoreCore {
         }
         for it in absent {
             let value = self.value_at(it.key, it.address);
-            give(it, value.map_err(|e| e.of_key(it.key))?, values);
+            give(it, value.map_err(|e| of_key(e, it.key))?);
         }
         Ok(())
     }
+}
+
+/// The error of one of several keys, which the caller knows it by.
+fn of_key(error: impl Into<StoreError>, stored: &[u8]) -> StoreError {
+    error.into().of_key(user_key(stored.to_vec()))
 }
 
 /// Puts a value in the places at which it was asked for.

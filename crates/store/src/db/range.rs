@@ -1,6 +1,11 @@
 //! [`ScanRange`]: which keys a scan gives, and in which direction.
 
-use crate::memtable::{Chunk, SortedRun};
+use crate::{
+    keyspace::KeyspaceId,
+    limits::STORED_KEY_BYTES_MAX,
+    memtable::{Chunk, SortedRun},
+    range_tombstones::RangeTombstone,
+};
 use std::ops::{Bound, RangeBounds};
 
 /// Which keys a scan gives, and how. [`Store::range`](crate::Store::range) and
@@ -72,6 +77,28 @@ impl ScanRange {
         }
     }
 
+    /// The stored keys of those of a keyspace.
+    pub(super) fn stored(self, keyspace: KeyspaceId) -> Self {
+        let (from, to) = keyspace.stored_bounds(self.from, self.to);
+        Self { from, to, ..self }
+    }
+
+    /// Of stored keys: whose they are.
+    pub(super) fn keyspace(&self) -> KeyspaceId {
+        match &self.from {
+            Bound::Unbounded => KeyspaceId::DEFAULT,
+            Bound::Included(key) | Bound::Excluded(key) => KeyspaceId::of(key),
+        }
+    }
+
+    /// True if it is of stored keys of which any may be another keyspace's than the default one's.
+    pub(super) fn may_expire(&self) -> bool {
+        match &self.to {
+            Bound::Unbounded => true,
+            Bound::Included(key) | Bound::Excluded(key) => **key > *KeyspaceId::DEFAULT.end(),
+        }
+    }
+
     /// The range's keys in a run of a chunk, by position.
     pub(super) fn positions(&self, chunk: &Chunk, run: &SortedRun) -> (usize, usize) {
         let low = match &self.from {
@@ -105,6 +132,28 @@ impl ScanRange {
             (Included(from), Included(to)) => from > to,
             (Included(from) | Excluded(from), Included(to) | Excluded(to)) => from >= to,
         }
+    }
+
+    /// The stored keys between the bounds as a delete has them, with every key that there may be:
+    /// its first one, and the first one behind. `None` if there can be none.
+    pub(super) fn tombstone(&self) -> Option<RangeTombstone> {
+        let start = match &self.from {
+            Bound::Unbounded => Some(Vec::new()),
+            Bound::Included(key) => first_key(key, false),
+            Bound::Excluded(key) => first_key(key, true),
+        };
+        let end = match &self.to {
+            Bound::Unbounded => None,
+            Bound::Included(key) => first_key(key, true),
+            Bound::Excluded(key) => first_key(key, false),
+        };
+        let range = RangeTombstone::new(&start?, end.as_deref(), 0);
+        (!range.is_empty()).then_some(range)
+    }
+
+    /// True if a deleted range may have one of them.
+    pub(super) fn overlaps(&self, deleted: &RangeTombstone) -> bool {
+        self.tombstone().is_some_and(|own| own.overlaps(deleted))
     }
 
     /// Where it begins, in its direction.
@@ -167,6 +216,25 @@ impl ScanRange {
     }
 }
 
+/// The first of all possible keys that is no less than `key`, or with `behind` greater; `None` if
+/// none is.
+fn first_key(key: &[u8], behind: bool) -> Option<Vec<u8>> {
+    let (longest, behind) = match key.split_at_checked(STORED_KEY_BYTES_MAX) {
+        Some((start, rest)) => (Some(start), behind || !rest.is_empty()),
+        None => (None, behind),
+    };
+    match longest {
+        _ if !behind => Some(key.to_vec()),
+        None => Some([key, &[0]].concat()),
+        Some(key) => {
+            let last = key.iter().rposition(|&byte| byte < u8::MAX)?;
+            let mut next = key[..=last].to_vec();
+            next[last] += 1;
+            Some(next)
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,6 +246,28 @@ mod tests {
         assert_eq!(end(b"a\xff\xff"), Bound::Excluded(b"b".to_vec()));
         assert_eq!(end(b"\xff"), Bound::Unbounded);
         assert_eq!(end(b""), Bound::Unbounded);
+    }
+
+    #[test]
+    fn a_deleted_range_has_the_keys_of_its_bounds() {
+        use Bound::{Excluded, Included, Unbounded};
+        let longest = vec![7; STORED_KEY_BYTES_MAX];
+        let longer = vec![7; STORED_KEY_BYTES_MAX + 1];
+        let highest = vec![u8::MAX; STORED_KEY_BYTES_MAX];
+        let keys = [&b"a"[..], b"a\0", b"b", &longest, &longer, &highest, &[7]];
+        let bounds = || {
+            let ends = keys.iter().flat_map(|&key| [Included(key), Excluded(key)]);
+            ends.chain([Unbounded])
+        };
+        for (from, to) in bounds().flat_map(|from| bounds().map(move |to| (from, to))) {
+            let owned = |bound: Bound<&[u8]>| bound.map(<[u8]>::to_vec);
+            let range = ScanRange::new((owned(from), owned(to)));
+            let deleted = range.tombstone();
+            let has = |key: &[u8]| deleted.as_ref().is_some_and(|range| range.contains(key));
+            for key in keys.iter().filter(|key| key.len() <= STORED_KEY_BYTES_MAX) {
+                assert_eq!(has(key), range.contains(key), "{range:?}");
+            }
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! that tail finds it when it inserts.
 
 use super::range::ScanRange;
+use crate::range_tombstones::RangeTombstone;
 use parking_lot::{Mutex, RwLock};
 use std::{
     collections::BTreeSet,
@@ -41,7 +42,7 @@ struct WatchedRanges {
 #[derive(Default)]
 pub(super) struct NotedKeys {
     pub(super) keys: BTreeSet<Vec<u8>>,
-    /// One that was written beside them, if there were too many.
+    /// One that was written beside them, if there were too many, or a range was deleted.
     pub(super) not_noted: Option<Vec<u8>>,
 }
 
@@ -64,6 +65,20 @@ impl RangeWatches {
                 } else if !written.keys.contains(key) {
                     written.not_noted.get_or_insert_with(|| key.to_vec());
                 }
+            }
+        }
+    }
+
+    /// A range was deleted: what that did to a watched range that has any of its
+    /// keys is for a comparison of all.
+    #[cold]
+    pub(super) fn note_range(&self, deleted: &RangeTombstone) {
+        for watched in self.watched.read().iter() {
+            if watched.ranges.iter().any(|range| range.overlaps(deleted)) {
+                let mut written = watched.written.lock();
+                written
+                    .not_noted
+                    .get_or_insert_with(|| deleted.start.to_vec());
             }
         }
     }

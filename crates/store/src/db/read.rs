@@ -8,10 +8,11 @@
 //! Between 1 and 2 garbage collection may have moved the record and unlinked its file; then the
 //! key has a new address, and the lookup is done again.
 
-use super::{Store, StoreCore, Value, snapshot::SnapshotMoment};
+use super::{Store, StoreCore, Value, snapshot::SnapshotMoment, value::ValuePlace};
 use crate::{
     error::StoreError,
     index::{RecordAddress, ValueForm},
+    keyspace::{KeyRoom, KeyspaceCatalogue, KeyspaceId},
     log::LogTail,
     op::{KeyChange, NotAnOp, Op, op_in_batch, read_record},
 };
@@ -49,7 +50,8 @@ impl Store {
     /// # }
     /// ```
     pub fn get(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<Option<Value>, StoreError> {
-        self.shared.get(key.as_ref())
+        let mut room = KeyRoom::new();
+        (self.shared).get(KeyspaceId::DEFAULT.stored(key.as_ref(), &mut room))
     }
 
     /// True if the key has a value, which is not read: it costs the look-up alone.
@@ -69,7 +71,8 @@ impl Store {
     /// # }
     /// ```
     pub fn contains_key(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<bool, StoreError> {
-        self.shared.contains_key(key.as_ref())
+        let mut room = KeyRoom::new();
+        (self.shared).contains_key(KeyspaceId::DEFAULT.stored(key.as_ref(), &mut room))
     }
 
     /// The key's value, read into `buffer`, whose memory is used again: allocates nothing once it
@@ -95,36 +98,68 @@ impl Store {
         key: &(impl AsRef<[u8]> + ?Sized),
         buffer: &'b mut Vec<u8>,
     ) -> Result<Option<&'b [u8]>, StoreError> {
-        let range = self.shared.get_into(key.as_ref(), buffer)?;
+        let mut room = KeyRoom::new();
+        let key = KeyspaceId::DEFAULT.stored(key.as_ref(), &mut room);
+        let range = self.shared.get_into(key, buffer)?;
         Ok(range.map(|range| &buffer[range]))
     }
 }
 
+/// Keys are as they are stored, from here on.
 impl StoreCore {
     pub(super) fn get(&self, key: &[u8]) -> Result<Option<Value>, StoreError> {
-        self.find(key, |address| self.value_if_there(key, address))
+        let found = self.find(key, |address| self.value_if_there(key, address))?;
+        Ok(found.filter(|value| self.is_alive(value.expiry())))
+    }
+
+    /// True of what expires then, or never, as of now.
+    #[inline]
+    pub(super) fn is_alive(&self, expiry: Option<u64>) -> bool {
+        expiry.is_none_or(|expiry| self.options.clock.now() < expiry)
     }
 
     /// As [`get`](Self::get), into `buffer`; where in it the value is.
-    fn get_into(
+    pub(super) fn get_into(
         &self,
         key: &[u8],
         buffer: &mut Vec<u8>,
     ) -> Result<Option<Range<usize>>, StoreError> {
-        self.find(key, |address| match self.values.get(address.lsn) {
+        let found = self.find(key, |address| match self.values.get(address.lsn) {
             None => self.read_into(key, address, buffer),
             Some(kept) => {
                 buffer.clear();
                 buffer.extend_from_slice(&kept);
-                Ok(Some(0..kept.len()))
+                Ok(Some(ValuePlace {
+                    range: 0..kept.len(),
+                    expiry: None,
+                }))
             }
-        })
+        })?;
+        let alive = found.filter(|at| self.is_alive(at.expiry));
+        Ok(alive.map(|at| at.range))
     }
 
     pub(super) fn contains_key(&self, key: &[u8]) -> Result<bool, StoreError> {
+        if self.keyspaces().expires(key) {
+            let expiry = self.find(key, |address| self.expiry_at(address))?;
+            return Ok(expiry.is_some_and(|expiry| self.is_alive(expiry)));
+        }
         self.check_process()?;
-        let found = self.view.load().find(self.hash(key), key)?;
-        Ok(live(found).is_some())
+        let found = live(self.view.load().find(self.hash(key), key)?);
+        self.check_missed(key, found)?;
+        Ok(found.is_some())
+    }
+
+    /// When the value at an address expires, if it does; `None` if nothing is there (any more).
+    pub(super) fn expiry_at(
+        &self,
+        address: RecordAddress,
+    ) -> Result<Option<Option<u64>>, StoreError> {
+        let mut record = Vec::new();
+        match self.read_log(address, &mut record, WaitPolicy::Yes)? {
+            true => Ok(Some(self.op_at(&record, address)?.expiry)),
+            false => Ok(None),
+        }
     }
 
     /// Looks the key up and has `read` read at its address, again if that gives nothing.
@@ -140,6 +175,7 @@ impl StoreCore {
         for _ in 0..LOOKUPS_MAX {
             let view = self.view.load();
             let Some(address) = live(view.find(hash, key)?) else {
+                self.check_missed(key, None)?;
                 return Ok(None);
             };
             if let Some(found) = read(address)? {
@@ -147,6 +183,7 @@ impl StoreCore {
             }
             nowhere = Some(address);
         }
+        self.keyspaces().check(key)?;
         Err(nowhere.map_or_else(
             || StoreError::damaged(&self.dir, "a key is nowhere"),
             |address| self.missing(address),
@@ -171,7 +208,7 @@ impl StoreCore {
         )
     }
 
-    /// The key's value as of a snapshot, whose files are all there.
+    /// The key's value as of a snapshot, whose files are all there, whether it has expired or not.
     pub(super) fn get_in(
         &self,
         moment: &SnapshotMoment,
@@ -181,6 +218,12 @@ impl StoreCore {
         address.map(|at| self.value_in(key, at)).transpose()
     }
 
+    /// The store's keyspaces.
+    #[inline]
+    pub(super) fn keyspaces(&self) -> &KeyspaceCatalogue {
+        self.index.keyspaces()
+    }
+
     /// Where the key's value is as of a snapshot.
     pub(super) fn address_in(
         &self,
@@ -188,7 +231,19 @@ impl StoreCore {
         key: &[u8],
     ) -> Result<Option<RecordAddress>, StoreError> {
         self.check_process()?;
-        Ok(live(moment.find(self.hash(key), key)?))
+        let found = live(moment.find(self.hash(key), key)?);
+        self.check_missed(key, found)?;
+        Ok(found)
+    }
+
+    /// Refuses to say of a key that it is not there if its keyspace was dropped since the caller
+    /// looked: it may have been missed.
+    #[inline]
+    fn check_missed(&self, key: &[u8], found: Option<RecordAddress>) -> Result<(), StoreError> {
+        match found {
+            None => self.keyspaces().check(key),
+            Some(_) => Ok(()),
+        }
     }
 
     /// The value at such an address, from the cache if it is there.
@@ -199,13 +254,40 @@ impl StoreCore {
         }
     }
 
-    /// Whether the key has a value as of a snapshot.
+    /// Whether the key has a value as of a snapshot that was taken at `time`.
     pub(super) fn contains_in(
         &self,
         moment: &SnapshotMoment,
         key: &[u8],
+        time: u64,
     ) -> Result<bool, StoreError> {
-        Ok(self.address_in(moment, key)?.is_some())
+        match self.address_in(moment, key)? {
+            None => Ok(false),
+            Some(address) => self.is_alive_at(key, address, time),
+        }
+    }
+
+    /// True if the value at an address that a snapshot keeps readable has not expired by `time`.
+    pub(super) fn is_alive_at(
+        &self,
+        key: &[u8],
+        address: RecordAddress,
+        time: u64,
+    ) -> Result<bool, StoreError> {
+        if !self.keyspaces().expires(key) {
+            return Ok(true);
+        }
+        let expiry = self.expiry_at(address)?;
+        let expiry = expiry.ok_or_else(|| self.missing_of(key, address))?;
+        Ok(expiry.is_none_or(|expiry| time < expiry))
+    }
+
+    /// As [`missing`](Self::missing); or that the key's keyspace was dropped.
+    fn missing_of(&self, key: &[u8], address: RecordAddress) -> StoreError {
+        match self.keyspaces().check(key) {
+            Err(dropped) => dropped,
+            Ok(()) => self.missing(address),
+        }
     }
 
     /// The same as [`get_in`](Self::get_in), from where it lies.
@@ -223,7 +305,7 @@ impl StoreCore {
     /// Reads the value of `key` at an address that a snapshot keeps readable.
     pub(super) fn value_at(&self, key: &[u8], address: RecordAddress) -> Result<Value, StoreError> {
         self.read(key, address)?
-            .ok_or_else(|| self.missing(address))
+            .ok_or_else(|| self.missing_of(key, address))
     }
 
     /// The value at an address, from the cache if it is there. `None` if it is nowhere (any more).
@@ -260,15 +342,15 @@ impl StoreCore {
         if !self.read_log(address, &mut bytes, WaitPolicy::No)? {
             return Ok(None);
         }
-        let range = self.take_value(key, address, &mut bytes, WaitPolicy::No)?;
-        Ok(range.map(|range| Value::read(bytes, range)))
+        let at = self.take_value(key, address, &mut bytes, WaitPolicy::No)?;
+        Ok(at.map(|at| Value::read(bytes, at)))
     }
 
     /// Reads the value at `address`. `None` if no file holds the address (any more).
     fn read(&self, key: &[u8], address: RecordAddress) -> Result<Option<Value>, StoreError> {
         let mut bytes = Vec::new();
-        let range = self.read_into(key, address, &mut bytes)?;
-        Ok(range.map(|range| Value::read(bytes, range)))
+        let at = self.read_into(key, address, &mut bytes)?;
+        Ok(at.map(|at| Value::read(bytes, at)))
     }
 
     /// The same, into `buffer`; where in it the value is.
@@ -277,7 +359,7 @@ impl StoreCore {
         key: &[u8],
         address: RecordAddress,
         buffer: &mut Vec<u8>,
-    ) -> Result<Option<Range<usize>>, StoreError> {
+    ) -> Result<Option<ValuePlace>, StoreError> {
         if !self.read_log(address, buffer, WaitPolicy::Yes)? {
             return Ok(None);
         }
@@ -292,22 +374,27 @@ impl StoreCore {
         address: RecordAddress,
         buffer: &mut Vec<u8>,
         wait: WaitPolicy,
-    ) -> Result<Option<Range<usize>>, StoreError> {
+    ) -> Result<Option<ValuePlace>, StoreError> {
         let op = self.op_at(buffer, address)?;
         if op.key != key {
             return Err(self.unreadable(address, "an operation on another key"));
         }
+        let expiry = op.expiry;
+        let at = |range| Ok(Some(ValuePlace { range, expiry }));
         match op.change {
             KeyChange::Put(value) => {
-                self.values.offer(address.lsn, value);
+                // The cache knows of no time.
+                if expiry.is_none() {
+                    self.values.offer(address.lsn, value);
+                }
                 let end = address.len as usize;
-                Ok(Some(end - value.len()..end))
+                at(end - value.len()..end)
             }
             KeyChange::Large(_) if wait == WaitPolicy::No => Ok(None),
             KeyChange::Large(value) => {
                 buffer.clear();
                 match self.large.read(key, &value, buffer) {
-                    Ok(()) => Ok(Some(0..buffer.len())),
+                    Ok(()) => at(0..buffer.len()),
                     // Collected since the lookup, as a value-log file may be.
                     Err(StoreError::Io { source, .. })
                         if source.kind() == io::ErrorKind::NotFound =>
@@ -317,7 +404,9 @@ impl StoreCore {
                     Err(e) => Err(e),
                 }
             }
-            KeyChange::Delete => Err(self.unreadable(address, "a delete")),
+            KeyChange::Delete | KeyChange::DeleteRange(_) => {
+                Err(self.unreadable(address, "a delete"))
+            }
         }
     }
 

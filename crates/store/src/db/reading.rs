@@ -12,7 +12,12 @@
 //! descriptors) may be gone when it comes to read it, which it says ([`StoreError::Outdated`]).
 
 use super::{Scan, ScanRange, Snapshot, StoreCore, Value};
-use crate::{error::StoreError, options::StoreOptions, stats::Stats};
+use crate::{
+    error::StoreError,
+    keyspace::{KeyRoom, KeyspaceId, KeyspaceInfo},
+    options::StoreOptions,
+    stats::Stats,
+};
 use arc_swap::ArcSwap;
 use forebay_pool::Pool;
 use parking_lot::Mutex;
@@ -120,7 +125,8 @@ impl ReadOnlyStore {
     /// As [`Store::get`](super::Store::get), and [`StoreError::Outdated`]: refresh then, and read
     /// again.
     pub fn get(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<Option<Value>, StoreError> {
-        self.core.load().get(key.as_ref())
+        let mut room = KeyRoom::new();
+        (self.core.load()).get(KeyspaceId::DEFAULT.stored(key.as_ref(), &mut room))
     }
 
     /// As [`Store::contains_key`](super::Store::contains_key).
@@ -128,7 +134,29 @@ impl ReadOnlyStore {
     /// # Errors
     /// As [`Store::contains_key`](super::Store::contains_key).
     pub fn contains_key(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<bool, StoreError> {
-        self.core.load().contains_key(key.as_ref())
+        let mut room = KeyRoom::new();
+        (self.core.load()).contains_key(KeyspaceId::DEFAULT.stored(key.as_ref(), &mut room))
+    }
+
+    /// The keyspaces as of its look. One is read by a [snapshot](Self::snapshot) of
+    /// [it](Snapshot::keyspace).
+    ///
+    /// ```
+    /// use forebay_store::{Durability, KeyspaceOptions, StoreOptions};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// let options = StoreOptions::new().durability(Durability::Fsync);
+    /// let store = options.open(dir.path(), None)?;
+    /// store.keyspace("owners", KeyspaceOptions::new())?.put("boat", "alice")?;
+    /// let reader = options.open_read_only(dir.path(), None)?;
+    /// assert_eq!(reader.keyspaces()[0].name, "owners");
+    /// assert!(reader.snapshot()?.keyspace("owners")?.contains_key("boat")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn keyspaces(&self) -> Vec<KeyspaceInfo> {
+        self.core.load().keyspaces().list()
     }
 
     /// A snapshot, which a refresh leaves as it is.

@@ -9,7 +9,9 @@ use super::{StoreCore, sample::op_address};
 use crate::{
     error::StoreError,
     log::{LogReader, LogTail, RoomClaim, ValueLog, VlogFile, WalkStop, ZEROS},
-    op::ops,
+    manifest::UNMARKED_VERSION,
+    op::{KeyChange, ops},
+    range_tombstones::RangeTombstone,
 };
 use forebay_pool::{Lsn, Record};
 use std::path::Path;
@@ -152,6 +154,15 @@ impl StoreCore {
         let mut full = None;
         for op in ops(record) {
             let op = op.map_err(|what| StoreError::lost(path, lsn, what))?;
+            self.check_stored(op.key)?;
+            if self.keyspaces().is_dead(op.key) {
+                continue;
+            }
+            if let KeyChange::DeleteRange(end) = op.change {
+                let at = lsn + op.at as u64;
+                self.replay_range_delete(RangeTombstone::new(op.key, end, at));
+                continue;
+            }
             let hash = self.hash(op.key);
             let writers = self.locks.stripe().lock();
             full = self
@@ -171,9 +182,41 @@ impl StoreCore {
         Ok(())
     }
 
+    /// Refuses tables with keys that no table of this store may have.
+    pub(super) fn check_keyspaces(&self) -> Result<(), StoreError> {
+        // Of keys with the mark the last one has the highest number.
+        (self.index.last_key()).map_or(Ok(()), |key| self.check_stored(&key))
+    }
+
+    /// Refuses a key that was found, if it is of a keyspace that MANIFEST never had, which is older
+    /// then; or of a format version in which it means another key.
+    fn check_stored(&self, key: &[u8]) -> Result<(), StoreError> {
+        if self.keyspaces().is_of_other_format(key) {
+            return Err(StoreError::OldKey {
+                dir: self.dir.clone(),
+                key: key.to_vec(),
+                version: UNMARKED_VERSION,
+            });
+        }
+        let Some(number) = self.keyspaces().unknown(key) else {
+            return Ok(());
+        };
+        Err(StoreError::NotOneMoment {
+            dir: self.dir.clone(),
+            found: format!(
+                "there are keys of keyspace number {number}, which MANIFEST never had: it is older"
+            ),
+            gives_up: "nothing by itself: salvage makes up no MANIFEST".to_owned(),
+        })
+    }
+
     /// Removes the large values that were written since the last opening and whose record was never
     /// appended.
     pub(super) fn remove_unreferenced_large(&self, from: u64) -> Result<(), StoreError> {
+        // The manifest may be one of which that session did not see that it lasts: with the one
+        // before it back, a value would be missed.
+        let synced = self.disk.sync_dir(&self.dir);
+        synced.map_err(StoreError::io("syncing", &self.dir))?;
         let mut buffer = Vec::new();
         for id in self.large.ids()?.into_iter().filter(|&id| id >= from) {
             let referenced = match self.large.key_of(id) {

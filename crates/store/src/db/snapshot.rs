@@ -29,6 +29,7 @@ use super::{Store, StoreCore, Value};
 use crate::{
     error::StoreError,
     index::{IndexError, IndexView, RecordAddress},
+    keyspace::{KeyRoom, KeyspaceId, LiveKeyspace},
     memtable::{Chunk, ReadView},
 };
 use arc_swap::ArcSwap;
@@ -236,6 +237,8 @@ impl SnapshotMoment {
             active: view.active.as_ref().filter(others).cloned(),
             frozen: view.frozen.iter().filter(others).cloned().collect(),
             tables,
+            // What of that is hidden in these tables was left out.
+            deleted: view.deleted.clone(),
         }));
     }
 }
@@ -262,6 +265,10 @@ impl Drop for SnapshotMoment {
 pub struct Snapshot {
     shared: Arc<StoreCore>,
     moment: Arc<SnapshotMoment>,
+    /// When it was taken: what expires later is there.
+    time: u64,
+    /// Of which it shows the keys; `None` for the default one.
+    keyspace: Option<Arc<LiveKeyspace>>,
 }
 
 impl Store {
@@ -312,7 +319,54 @@ impl Snapshot {
         Ok(Self {
             shared: Arc::clone(shared),
             moment,
+            time: shared.options.clock.now(),
+            keyspace: None,
         })
+    }
+
+    /// The same moment of this keyspace.
+    pub(super) fn of(&self, keyspace: Arc<LiveKeyspace>) -> Self {
+        Self {
+            keyspace: Some(keyspace),
+            ..self.clone()
+        }
+    }
+
+    /// The same moment of the default one.
+    pub(super) fn of_default(&self) -> Self {
+        Self {
+            keyspace: None,
+            ..self.clone()
+        }
+    }
+
+    /// The number of the keyspace whose keys it shows; refused if that was dropped.
+    pub(super) fn keyspace_id(&self) -> Result<KeyspaceId, StoreError> {
+        if let Some(keyspace) = &self.keyspace {
+            keyspace.check()?;
+        }
+        Ok(self.keyspace_number())
+    }
+
+    /// The same, also if it was dropped: who reads with it finds that out.
+    pub(super) fn keyspace_number(&self) -> KeyspaceId {
+        let keyspace = self.keyspace.as_ref();
+        keyspace.map_or(KeyspaceId::DEFAULT, |keyspace| keyspace.id())
+    }
+
+    /// True of what expires then, or never, as of the snapshot.
+    pub(super) fn is_alive(&self, expiry: Option<u64>) -> bool {
+        expiry.is_none_or(|expiry| self.time < expiry)
+    }
+
+    /// The same, as if it had been taken then.
+    pub(super) fn at(self, time: u64) -> Self {
+        Self { time, ..self }
+    }
+
+    /// When it was taken.
+    pub(super) fn time(&self) -> u64 {
+        self.time
     }
 
     pub(super) fn shared(&self) -> &StoreCore {
@@ -328,7 +382,10 @@ impl Snapshot {
     /// # Errors
     /// I/O errors and damage.
     pub fn get(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<Option<Value>, StoreError> {
-        self.shared.get_in(&self.moment, key.as_ref())
+        let (id, mut room) = (self.keyspace_id()?, KeyRoom::new());
+        let key = id.stored(key.as_ref(), &mut room);
+        let found = self.shared.get_in(&self.moment, key)?;
+        Ok(found.filter(|value| self.is_alive(value.expiry())))
     }
 
     /// As [`Store::contains_key`], as of the snapshot.
@@ -336,7 +393,9 @@ impl Snapshot {
     /// # Errors
     /// I/O errors and damage of the index.
     pub fn contains_key(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<bool, StoreError> {
-        self.shared.contains_in(&self.moment, key.as_ref())
+        let (id, mut room) = (self.keyspace_id()?, KeyRoom::new());
+        let key = id.stored(key.as_ref(), &mut room);
+        self.shared.contains_in(&self.moment, key, self.time)
     }
 }
 

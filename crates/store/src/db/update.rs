@@ -2,8 +2,12 @@
 //! comes in its place is written if, under the key's lock, it is still the one that was read.
 //! Otherwise that is done again: each time another writer has come first.
 
-use super::{Store, StoreCore, read::live, write::check_key};
-use crate::{error::StoreError, index::RecordAddress};
+use super::{Store, StoreCore, read::live, write::stored_checked};
+use crate::{
+    error::StoreError,
+    index::RecordAddress,
+    keyspace::{KeyRoom, KeyspaceId, user_key},
+};
 use forebay_pool::Lsn;
 use std::cell::RefCell;
 
@@ -46,15 +50,9 @@ impl Store {
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<bool, StoreError> {
-        self.shared.replace(key.as_ref(), |present| {
-            let as_expected = present == expected;
-            let new = match as_expected {
-                true if new == present => ValueReplacement::Same,
-                true => new.map(<[u8]>::to_vec).into(),
-                false => ValueReplacement::Kept,
-            };
-            Ok((new, as_expected))
-        })
+        let mut room = KeyRoom::new();
+        let key = stored_checked(KeyspaceId::DEFAULT, key.as_ref(), &mut room)?;
+        self.shared.compare_and_swap(key, expected, new)
     }
 
     /// Replaces the key's value by what `merge` makes of it, and returns that. `None` is a key
@@ -79,16 +77,11 @@ impl Store {
     pub fn update(
         &self,
         key: &(impl AsRef<[u8]> + ?Sized),
-        mut merge: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
+        merge: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
     ) -> Result<Option<Vec<u8>>, StoreError> {
-        self.shared.replace(key.as_ref(), |present| {
-            let merged = merge(present);
-            let new = match merged.as_deref() == present {
-                true => ValueReplacement::Same,
-                false => merged.clone().into(),
-            };
-            Ok((new, merged))
-        })
+        let mut room = KeyRoom::new();
+        let key = stored_checked(KeyspaceId::DEFAULT, key.as_ref(), &mut room)?;
+        self.shared.update(key, merge)
     }
 
     /// Adds `by` to the key's value, a number of 64 bits with the lowest byte first, and returns
@@ -109,10 +102,53 @@ impl Store {
     /// # }
     /// ```
     pub fn increment(&self, key: &(impl AsRef<[u8]> + ?Sized), by: i64) -> Result<i64, StoreError> {
-        let key = key.as_ref();
-        self.shared.replace(key, |present| {
+        let mut room = KeyRoom::new();
+        let key = stored_checked(KeyspaceId::DEFAULT, key.as_ref(), &mut room)?;
+        self.shared.increment(key, by)
+    }
+}
+
+/// Keys are as they are stored, from here on.
+impl StoreCore {
+    /// As [`Store::compare_and_swap`].
+    pub(super) fn compare_and_swap(
+        &self,
+        key: &[u8],
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<bool, StoreError> {
+        self.replace(key, |present| {
+            let as_expected = present == expected;
+            let new = match as_expected {
+                true if new == present => ValueReplacement::Same,
+                true => new.map(<[u8]>::to_vec).into(),
+                false => ValueReplacement::Kept,
+            };
+            Ok((new, as_expected))
+        })
+    }
+
+    /// As [`Store::update`].
+    pub(super) fn update(
+        &self,
+        key: &[u8],
+        mut merge: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        self.replace(key, |present| {
+            let merged = merge(present);
+            let new = match merged.as_deref() == present {
+                true => ValueReplacement::Same,
+                false => merged.clone().into(),
+            };
+            Ok((new, merged))
+        })
+    }
+
+    /// As [`Store::increment`].
+    pub(super) fn increment(&self, key: &[u8], by: i64) -> Result<i64, StoreError> {
+        self.replace(key, |present| {
             let not = |found: String| StoreError::NotACounter {
-                key: key.to_vec(),
+                key: user_key(key.to_vec()),
                 found,
             };
             let before = match present {
@@ -128,21 +164,19 @@ impl Store {
             Ok((ValueReplacement::Value(sum.to_le_bytes().to_vec()), sum))
         })
     }
-}
 
-impl StoreCore {
     /// Puts in the place of the key's value what `change` makes of it; what it returns beside.
     fn replace<T>(
         &self,
         key: &[u8],
         mut change: impl FnMut(Option<&[u8]>) -> Result<(ValueReplacement, T), StoreError>,
     ) -> Result<T, StoreError> {
-        check_key(key)?;
         let hash = self.hash(key);
         loop {
             let read = |at| Ok(self.value_if_there(key, at)?.map(|value| (at, value)));
             let (address, present) = self.find(key, read)?.unzip();
-            let (new, done) = change(present.as_deref())?;
+            let alive = present.filter(|value| self.is_alive(value.expiry()));
+            let (new, done) = change(alive.as_deref())?;
             let unknown = RefCell::new(None);
             // Under the key's lock. An address is of one value, so there is no other in between.
             let still = || {
@@ -157,6 +191,10 @@ impl StoreCore {
             };
             let written = match new {
                 ValueReplacement::Kept => true,
+                // Written again it expires later.
+                ValueReplacement::Same if self.keyspaces().expires(key) && alive.is_some() => {
+                    self.put_if(key, alive.as_deref().unwrap_or_default(), &still)?
+                }
                 ValueReplacement::Same => self.commit_present(address).map(|()| true)?,
                 ValueReplacement::Value(value) => self.put_if(key, &value, &still)?,
                 ValueReplacement::Deleted => self.delete_if(key, &still)?,

@@ -20,7 +20,18 @@ use std::{
 /// # }
 /// ```
 #[derive(Clone, Default)]
-pub struct Value(Bytes);
+pub struct Value {
+    bytes: Bytes,
+    /// The milliseconds since the epoch at which it expires, if it does.
+    expiry: Option<u64>,
+}
+
+/// Where in what was read the value is.
+pub(super) struct ValuePlace {
+    pub(super) range: Range<usize>,
+    /// When it expires, if it does.
+    pub(super) expiry: Option<u64>,
+}
 
 #[derive(Clone)]
 enum Bytes {
@@ -37,28 +48,43 @@ impl Default for Bytes {
 }
 
 impl Value {
-    /// The bytes of `range`, which what was read has.
+    /// The bytes there of what was read.
     #[inline]
-    pub(super) const fn read(bytes: Vec<u8>, range: Range<usize>) -> Self {
-        Self(Bytes::Read(bytes, range))
+    pub(super) const fn read(bytes: Vec<u8>, at: ValuePlace) -> Self {
+        Self {
+            bytes: Bytes::Read(bytes, at.range),
+            expiry: at.expiry,
+        }
     }
 
     /// These bytes.
     pub(super) const fn from_vec(bytes: Vec<u8>) -> Self {
         let range = 0..bytes.len();
-        Self(Bytes::Read(bytes, range))
+        Self {
+            bytes: Bytes::Read(bytes, range),
+            expiry: None,
+        }
     }
 
     /// One that the cache keeps.
     #[inline]
     pub(super) const fn kept(slice: Slice) -> Self {
-        Self(Bytes::Kept(slice))
+        Self {
+            bytes: Bytes::Kept(slice),
+            expiry: None,
+        }
+    }
+
+    /// When it expires, if it does.
+    #[inline]
+    pub(super) const fn expiry(&self) -> Option<u64> {
+        self.expiry
     }
 
     /// The value's bytes alone.
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
-        match self.0 {
+        match self.bytes {
             Bytes::Read(mut bytes, range) => {
                 bytes.truncate(range.end);
                 bytes.drain(..range.start);
@@ -79,7 +105,7 @@ impl Deref for Value {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        match &self.0 {
+        match &self.bytes {
             Bytes::Read(bytes, range) => &bytes[range.clone()],
             Bytes::Kept(slice) => slice,
         }

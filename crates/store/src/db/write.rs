@@ -15,18 +15,27 @@
 //!
 //! What the two are for: [`locks`](super::locks).
 
-use super::{Store, StoreCore, gc::KEPT_MAX, transaction::CommitCheck};
+use super::{Keyspace, OpeningNumber, Store, StoreCore, gc::KEPT_MAX, transaction::CommitCheck};
 use crate::{
     KEY_BYTES_MAX, VALUE_BYTES_MAX,
     error::StoreError,
     index::{RecordAddress, ValueForm},
+    keyspace::{KeyRoom, KeyspaceCatalogue, KeyspaceId},
     large_values::WrittenValue,
     log::RoomClaim,
     memtable::Chunk,
-    op::{KEY_LENGTH, KIND_BATCH, KIND_DELETE, KIND_LARGE, KIND_PUT, LargeRef, op_bytes, push_op},
+    op::{
+        EXPIRES, KEY_LENGTH, KIND_BATCH, KIND_DELETE, KIND_DELETE_RANGE, KIND_LARGE, KIND_PUT,
+        LargeRef, expiring, expiry_room, op_bytes, push_op, range_body,
+    },
+    range_tombstones::RangeTombstone,
 };
 use forebay_pool::{Lsn, format::record::HEADER};
-use std::{io::IoSlice, time::Duration};
+use std::{
+    io::IoSlice,
+    sync::atomic::Ordering::{Acquire, Relaxed},
+    time::Duration,
+};
 
 /// Operations that are written as one: all of them are durable and visible, or none.
 ///
@@ -45,12 +54,17 @@ use std::{io::IoSlice, time::Duration};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
+    /// Keys are as they are stored.
     ops: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    /// Deleted ranges, each with the number of operations before it.
+    pub(super) ranges: Vec<(usize, RangeTombstone)>,
     bytes: usize,
     /// What the operations take in the log, by `bytes_max`.
     log_bytes: usize,
     /// What the store takes as one record, if it is known.
     bytes_max: Option<usize>,
+    /// The open store whose keyspaces it has keys of, if any, and the name of one.
+    store: Option<(OpeningNumber, Box<str>)>,
 }
 
 impl Batch {
@@ -73,7 +87,7 @@ impl Batch {
     ) -> Result<(), StoreError> {
         let (key, value) = (key.as_ref(), value.as_ref());
         check_value(value)?;
-        self.add(key, Some(value))
+        self.add(KeyspaceId::DEFAULT, key, Some(value))
     }
 
     /// Adds a delete.
@@ -81,41 +95,146 @@ impl Batch {
     /// # Errors
     /// As [`put`](Self::put).
     pub fn delete(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), StoreError> {
-        self.add(key.as_ref(), None)
+        self.add(KeyspaceId::DEFAULT, key.as_ref(), None)
     }
 
-    /// These operations, for the store whose limits they keep to.
-    pub(super) fn of(ops: Vec<(Vec<u8>, Option<Vec<u8>>)>) -> Self {
+    /// Adds a put in a keyspace. The batch is written to its store alone.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); [`StoreError::BadKeyspace`] if the batch has keys of another store's
+    /// keyspace.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// use forebay_store::KeyspaceOptions;
+    /// let owners = store.keyspace("owners", KeyspaceOptions::new())?;
+    /// let mut batch = store.batch();
+    /// batch.put("boat", "blue")?;
+    /// batch.put_in(&owners, "boat", "alice")?;
+    /// store.write(&batch)?; // both, also after a crash, or neither
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn put_in(
+        &mut self,
+        keyspace: &Keyspace<'_>,
+        key: &(impl AsRef<[u8]> + ?Sized),
+        value: &(impl AsRef<[u8]> + ?Sized),
+    ) -> Result<(), StoreError> {
+        check_value(value.as_ref())?;
+        let id = self.join(keyspace)?;
+        self.add(id, key.as_ref(), Some(value.as_ref()))
+    }
+
+    /// Adds a delete in a keyspace.
+    ///
+    /// # Errors
+    /// As [`put_in`](Self::put_in).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// # use forebay_store::KeyspaceOptions;
+    /// # let owners = store.keyspace("owners", KeyspaceOptions::new())?;
+    /// let mut batch = store.batch();
+    /// batch.delete("boat")?;
+    /// batch.delete_in(&owners, "boat")?;
+    /// store.write(&batch)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn delete_in(
+        &mut self,
+        keyspace: &Keyspace<'_>,
+        key: &(impl AsRef<[u8]> + ?Sized),
+    ) -> Result<(), StoreError> {
+        let id = self.join(keyspace)?;
+        self.add(id, key.as_ref(), None)
+    }
+
+    /// It is for the keyspace's store from now on.
+    pub(super) fn join(&mut self, keyspace: &Keyspace<'_>) -> Result<KeyspaceId, StoreError> {
+        let store = keyspace.opening();
+        self.check_store(store)?;
+        let id = keyspace.id()?;
+        self.store
+            .get_or_insert_with(|| (store, keyspace.name().into()));
+        Ok(id)
+    }
+
+    /// Refuses it if a keyspace was dropped in which it writes.
+    fn check_keyspaces(&self, keyspaces: &KeyspaceCatalogue) -> Result<(), StoreError> {
+        let keys = self.ops.iter().map(|(key, _)| &key[..]);
+        let ranges = self.ranges.iter().map(|(_, range)| &*range.start);
+        keys.chain(ranges).try_for_each(|key| keyspaces.check(key))
+    }
+
+    /// Refuses to be another store's, if it has keys of keyspaces.
+    fn check_store(&self, store: OpeningNumber) -> Result<(), StoreError> {
+        match &self.store {
+            Some((own, name)) if *own != store => Err(StoreError::BadKeyspace {
+                name: name.to_string(),
+                what: "the batch has keys of it in another store, or as that was opened before; \
+                       make a batch for each store, and another one when it is opened again"
+                    .to_owned(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Deletes of ranges and then these operations, for the store whose limits they keep to.
+    pub(super) fn of(ops: Vec<(Vec<u8>, Option<Vec<u8>>)>, ranges: Vec<RangeTombstone>) -> Self {
         Self {
             ops,
+            ranges: ranges.into_iter().map(|range| (0, range)).collect(),
             ..Self::default()
         }
     }
 
-    fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
-        check_key(key)?;
+    /// Adds a delete of a range of stored keys, if it has any.
+    pub(super) fn add_range(&mut self, range: Option<RangeTombstone>) -> Result<(), StoreError> {
+        if let Some(range) = range.filter(|range| !range.is_empty()) {
+            self.add_log_bytes(|_| range_bytes(&range))?;
+            self.bytes += range.bytes();
+            self.ranges.push((self.ops.len(), range));
+        }
+        Ok(())
+    }
+
+    /// Refuses what takes more in the log than the store takes as one record.
+    fn add_log_bytes(&mut self, bytes_in: impl FnOnce(usize) -> usize) -> Result<(), StoreError> {
         if let Some(bytes_max) = self.bytes_max {
-            let bytes = self.log_bytes + bytes_in_log(key, value, bytes_max);
+            let bytes = self.log_bytes + bytes_in(bytes_max);
             if bytes > bytes_max {
                 return Err(StoreError::BatchTooLarge { bytes, bytes_max });
             }
             self.log_bytes = bytes;
         }
+        Ok(())
+    }
+
+    fn add(&mut self, id: KeyspaceId, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
+        let mut room = KeyRoom::new();
+        let stored = stored_checked(id, key, &mut room)?;
+        self.add_log_bytes(|bytes_max| bytes_in_log(stored, value, bytes_max))?;
         self.bytes += key.len() + value.map_or(0, <[u8]>::len);
-        self.ops.push((key.to_vec(), value.map(<[u8]>::to_vec)));
+        self.ops.push((stored.to_vec(), value.map(<[u8]>::to_vec)));
         Ok(())
     }
 
     /// Number of operations.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.ops.len()
+        self.ops.len() + self.ranges.len()
     }
 
     /// True without operations.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.ops.is_empty()
+        self.len() == 0
     }
 
     /// Bytes of keys and values.
@@ -127,7 +246,8 @@ impl Batch {
     /// Removes all operations; keeps the memory.
     pub fn clear(&mut self) {
         self.ops.clear();
-        (self.bytes, self.log_bytes) = (0, 0);
+        self.ranges.clear();
+        (self.bytes, self.log_bytes, self.store) = (0, 0, None);
     }
 }
 
@@ -144,11 +264,28 @@ pub(super) fn bytes_in_log(key: &[u8], value: Option<&[u8]>, bytes_max: usize) -
     }
 }
 
-pub(super) fn check_key(key: &[u8]) -> Result<(), StoreError> {
+/// Bytes that a delete of a range takes there.
+pub(super) fn range_bytes(range: &RangeTombstone) -> usize {
+    let end = range.end.as_ref().map_or(0, |end| end.len());
+    op_bytes(&range.start, 1 + end)
+}
+
+fn check_key(key: &[u8]) -> Result<(), StoreError> {
     if key.is_empty() || key.len() > KEY_BYTES_MAX {
         return Err(StoreError::BadKey { bytes: key.len() });
     }
     Ok(())
+}
+
+/// The key as it is stored, if it is one that may be written.
+#[inline]
+pub(super) fn stored_checked<'k>(
+    id: KeyspaceId,
+    key: &'k [u8],
+    room: &'k mut KeyRoom,
+) -> Result<&'k [u8], StoreError> {
+    check_key(key)?;
+    Ok(id.stored(key, room))
 }
 
 pub(super) fn check_value(value: &[u8]) -> Result<(), StoreError> {
@@ -158,7 +295,15 @@ pub(super) fn check_value(value: &[u8]) -> Result<(), StoreError> {
     Ok(())
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "KEY_BYTES_MAX fits")]
+/// The kind and body of the record that leads to a large value.
+pub(super) fn large_body(value: &LargeRef, expiry: Option<u64>) -> (u16, Vec<u8>) {
+    match expiry {
+        None => (KIND_LARGE, value.encode().to_vec()),
+        Some(expiry) => (KIND_LARGE | EXPIRES, expiring(expiry, &value.encode())),
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "STORED_KEY_BYTES_MAX fits")]
 fn key_length(key: &[u8]) -> [u8; KEY_LENGTH] {
     (key.len() as u16).to_le_bytes()
 }
@@ -200,7 +345,9 @@ impl Store {
         key: &(impl AsRef<[u8]> + ?Sized),
         value: &(impl AsRef<[u8]> + ?Sized),
     ) -> Result<(), StoreError> {
-        self.shared.put(key.as_ref(), value.as_ref())
+        let mut room = KeyRoom::new();
+        let key = stored_checked(KeyspaceId::DEFAULT, key.as_ref(), &mut room)?;
+        self.shared.put(key, value.as_ref())
     }
 
     /// Removes the key, whether it is there or not.
@@ -219,7 +366,9 @@ impl Store {
     /// # }
     /// ```
     pub fn delete(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), StoreError> {
-        self.shared.delete(key.as_ref())
+        let mut room = KeyRoom::new();
+        let key = stored_checked(KeyspaceId::DEFAULT, key.as_ref(), &mut room)?;
+        self.shared.delete(key)
     }
 
     /// A batch without operations that knows how much this store writes as one: what would be
@@ -257,7 +406,9 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::BatchTooLarge`] if it does not fit into half a segment, values that alone do
-    /// not fit there not counted; as [`put`](Self::put). Nothing of it was done then.
+    /// not fit there not counted; [`StoreError::KeyspaceDropped`]; [`StoreError::BadKeyspace`] if
+    /// it has keys of another store's keyspaces; as [`put`](Self::put). Nothing of it was done
+    /// then.
     ///
     /// ```
     /// use forebay_store::Batch;
@@ -276,13 +427,21 @@ impl Store {
         if batch.is_empty() {
             return Ok(());
         }
+        batch.check_store(self.shared.opening)?;
         self.shared.wait_for_batch(batch)?;
         self.shared.write_batch(batch, None)
     }
 }
 
-/// A batch's record, and where in it each operation begins and how long it is.
-type EncodedBatch = (Vec<u8>, Vec<(usize, usize)>);
+/// A batch's record.
+struct EncodedBatch {
+    kind: u16,
+    payload: Vec<u8>,
+    /// Where in the payload each operation on a key begins, and how long it is.
+    places: Vec<(usize, usize)>,
+    /// Where in the record each delete of a range begins.
+    ranges: Vec<usize>,
+}
 
 /// How far the writing of a batch has come.
 #[derive(Default)]
@@ -293,8 +452,9 @@ struct BatchAttempt<'s> {
     appended: bool,
 }
 
+/// Keys are as they are stored, from here on.
 impl StoreCore {
-    fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+    pub(super) fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         self.put_if(key, value, &|| true).map(drop)
     }
 
@@ -306,18 +466,24 @@ impl StoreCore {
         value: &[u8],
         still: &impl Fn() -> bool,
     ) -> Result<bool, StoreError> {
-        check_key(key)?;
         check_value(value)?;
         self.check_process()?;
         self.check_room()?;
         self.wait_for_memtable()?;
-        if KEY_LENGTH + key.len() + value.len() > self.tail.payload_max() {
-            return self.put_large(key, value, still);
+        let expiry = (self.keyspaces()).expiry(key, || self.options.clock.now())?;
+        if KEY_LENGTH + key.len() + expiry_room(key) + value.len() > self.tail.payload_max() {
+            return self.put_large(key, value, expiry, still);
         }
-        self.write_at_pace(KIND_PUT, key, value, ValueForm::Record, still)
+        match expiry {
+            None => self.write_at_pace(KIND_PUT, key, value, ValueForm::Record, still),
+            Some(expiry) => {
+                let (kind, body) = (KIND_PUT | EXPIRES, expiring(expiry, value));
+                self.write_at_pace(kind, key, &body, ValueForm::Record, still)
+            }
+        }
     }
 
-    fn delete(&self, key: &[u8]) -> Result<(), StoreError> {
+    pub(super) fn delete(&self, key: &[u8]) -> Result<(), StoreError> {
         self.delete_if(key, &|| true).map(drop)
     }
 
@@ -328,10 +494,10 @@ impl StoreCore {
         key: &[u8],
         still: &impl Fn() -> bool,
     ) -> Result<bool, StoreError> {
-        check_key(key)?;
         self.check_process()?;
         self.check_room_to_delete()?;
         self.wait_for_memtable()?;
+        self.keyspaces().check(key)?;
         self.write_at_pace(KIND_DELETE, key, &[], ValueForm::Tombstone, still)
     }
 
@@ -404,17 +570,27 @@ impl StoreCore {
         key: &[u8],
         body: &[u8],
         form: ValueForm,
-        still: impl FnOnce() -> bool,
+        mut still: impl FnMut() -> bool,
     ) -> Result<Option<Lsn>, StoreError> {
         let hash = self.hash(key);
         let length = key_length(key);
         let payload = KEY_LENGTH + key.len() + body.len();
         let (lsn, full) = {
             let _key = self.locks.key(hash).lock();
+            let range_deletes = self.range_deletes.load(Acquire);
             if !still() {
                 return Ok(None);
             }
             let mut writers = self.locks.stripe().lock();
+            // The key's lock keeps no delete of a range out; the stripe does.
+            if self.range_deletes.load(Relaxed) != range_deletes && !still() {
+                return Ok(None);
+            }
+            // Once more: under the stripe a drop waits for who has passed. (The collector copies
+            // for nobody who would be told.)
+            if !claim.is_copy() {
+                self.keyspaces().check(key)?;
+            }
             let parts = [IoSlice::new(&length), IoSlice::new(key), IoSlice::new(body)];
             let lsn = self.tail.append(claim, kind, &parts)?;
             writers.writes += 1;
@@ -452,10 +628,11 @@ impl StoreCore {
         &self,
         key: &[u8],
         value: &[u8],
+        expiry: Option<u64>,
         still: &impl Fn() -> bool,
     ) -> Result<bool, StoreError> {
         let (bytes, bytes_max) = (
-            KEY_LENGTH + key.len() + LargeRef::BYTES,
+            KEY_LENGTH + key.len() + expiry_room(key) + LargeRef::BYTES,
             self.tail.payload_max(),
         );
         if bytes > bytes_max {
@@ -464,8 +641,8 @@ impl StoreCore {
         let written = self.large.write(key, value);
         let written = written.inspect_err(|e| self.note_lacked(e, value.len()))?;
         self.forget_lacked();
-        let reference = written.value.encode();
-        let done = self.write_at_pace(KIND_LARGE, key, &reference, ValueForm::Record, still);
+        let (kind, reference) = large_body(&written.value, expiry);
+        let done = self.write_at_pace(kind, key, &reference, ValueForm::Record, still);
         let in_vain = match &done {
             Ok(done) => !done,
             Err(error) => error.nothing_logged(),
@@ -511,29 +688,77 @@ impl StoreCore {
         // A value too large for the log goes to a file of its own first, so that only its reference
         // must fit.
         let bytes_max = self.tail.payload_max();
-        let bytes = (batch.ops.iter())
-            .map(|(key, value)| bytes_in_log(key, value.as_deref(), bytes_max))
-            .sum();
+        let ops =
+            (batch.ops.iter()).map(|(key, value)| bytes_in_log(key, value.as_deref(), bytes_max));
+        let ranges = batch.ranges.iter().map(|(_, range)| range_bytes(range));
+        let bytes = ops.chain(ranges).sum();
         if bytes > bytes_max {
             return Err(StoreError::BatchTooLarge { bytes, bytes_max });
         }
         let mut payload = Vec::with_capacity(bytes);
+        if let ([], [(_, range)]) = (&batch.ops[..], &batch.ranges[..]) {
+            let body = range_body(range.end.as_deref());
+            let payload = [&key_length(&range.start)[..], &range.start, &body].concat();
+            return Ok(EncodedBatch {
+                kind: KIND_DELETE_RANGE,
+                payload,
+                places: Vec::new(),
+                ranges: vec![0],
+            });
+        }
         let mut places = Vec::with_capacity(batch.len());
-        for (key, value) in &batch.ops {
+        let mut range_places = Vec::new();
+        let mut push_range = |payload: &mut Vec<u8>, range: &RangeTombstone| {
+            let body = range_body(range.end.as_deref());
+            let (at, _) = push_op(payload, KIND_DELETE_RANGE, &range.start, &body);
+            range_places.push(HEADER + at);
+        };
+        let mut ranges = batch.ranges.iter().peekable();
+        for (number, (key, value)) in batch.ops.iter().enumerate() {
+            while let Some((_, range)) = ranges.next_if(|(before, _)| *before <= number) {
+                push_range(&mut payload, range);
+            }
             let place = match value {
-                None => push_op(&mut payload, KIND_DELETE, key, &[]),
-                Some(value) if is_large(key, value, bytes_max) => {
-                    let written = self.large.write(key, value);
-                    let written = written.inspect_err(|e| self.note_lacked(e, value.len()))?;
-                    let place = push_op(&mut payload, KIND_LARGE, key, &written.value.encode());
-                    large.push(written);
-                    place
+                None => {
+                    self.keyspaces().check(key)?;
+                    push_op(&mut payload, KIND_DELETE, key, &[])
                 }
-                Some(value) => push_op(&mut payload, KIND_PUT, key, value),
+                Some(value) => self.push_put(&mut payload, key, value, large)?,
             };
             places.push(place);
         }
-        Ok((payload, places))
+        for (_, range) in ranges {
+            push_range(&mut payload, range);
+        }
+        Ok(EncodedBatch {
+            kind: KIND_BATCH,
+            payload,
+            places,
+            ranges: range_places,
+        })
+    }
+
+    /// Appends a put to a batch's payload; where it is there. A value that is too large for the log
+    /// goes to a file of its own, and to `large`.
+    fn push_put<'s>(
+        &'s self,
+        payload: &mut Vec<u8>,
+        key: &[u8],
+        value: &[u8],
+        large: &mut Vec<WrittenValue<'s>>,
+    ) -> Result<(usize, usize), StoreError> {
+        let expiry = (self.keyspaces()).expiry(key, || self.options.clock.now())?;
+        if is_large(key, value, self.tail.payload_max()) {
+            let written = self.large.write(key, value);
+            let written = written.inspect_err(|e| self.note_lacked(e, value.len()))?;
+            let (kind, reference) = large_body(&written.value, expiry);
+            large.push(written);
+            return Ok(push_op(payload, kind, key, &reference));
+        }
+        Ok(match expiry {
+            None => push_op(payload, KIND_PUT, key, value),
+            Some(expiry) => push_op(payload, KIND_PUT | EXPIRES, key, &expiring(expiry, value)),
+        })
     }
 
     /// Writes a batch, and notes in `attempt` how far that came.
@@ -543,30 +768,44 @@ impl StoreCore {
         check: Option<&CommitCheck<'_>>,
         attempt: &mut BatchAttempt<'s>,
     ) -> Result<(), StoreError> {
-        let (payload, places) = self.encode_batch(batch, &mut attempt.large)?;
+        let encoded = self.encode_batch(batch, &mut attempt.large)?;
+        let payload = &encoded.payload;
+        // What is no put may use what is kept for deletes.
+        let claim = match batch.ops.is_empty() {
+            true => RoomClaim::Delete,
+            false => RoomClaim::Put,
+        };
         let hashes: Vec<u64> = batch.ops.iter().map(|(key, _)| self.hash(key)).collect();
         let append = || {
             attempt.appended = false;
             check.map_or(Ok(()), |check| check.catch_up(self))?;
+            let changing = self.begin_range_deletes(&batch.ranges)?;
             let read = check.into_iter().flat_map(CommitCheck::hashes);
             let keys = self.locks.lock_keys(hashes.iter().copied().chain(read));
+            let range_deletes = self.range_deletes.load(Acquire);
             check.map_or(Ok(()), |check| check.keys_are_as_read(self))?;
-            let all = check.is_some_and(CommitCheck::has_ranges);
+            let all = changing.is_some() || check.is_some_and(CommitCheck::has_ranges);
             let writers = self.locks.hold(all);
+            batch.check_keyspaces(self.keyspaces())?;
+            check.map_or(Ok(()), |check| check.keyspaces_are_there(self))?;
+            if self.range_deletes.load(Relaxed) != range_deletes {
+                check.map_or(Ok(()), |check| check.keys_are_as_read(self))?;
+            }
             check.map_or(Ok(()), |check| check.ranges_are_as_read(self))?;
-            let parts = [IoSlice::new(&payload)];
+            let parts = [IoSlice::new(payload)];
             attempt.appended = true;
-            let lsn = self.tail.append(RoomClaim::Put, KIND_BATCH, &parts)?;
-            Ok((lsn, writers, keys))
+            let lsn = self.tail.append(claim, encoded.kind, &parts)?;
+            Ok((lsn, writers, keys, changing))
         };
         // A transaction's own snapshot may keep all that could be given back.
         let kept_max = check.map_or(KEPT_MAX, |_| Duration::ZERO);
-        let appended = self.with_room(RoomClaim::Put, kept_max, append);
+        let appended = self.with_room(claim, kept_max, append);
         let appended = appended.inspect_err(|error| self.note_no_room(error, payload.len()));
-        let (lsn, mut writers, keys) = appended?;
+        let (lsn, mut writers, keys, changing) = appended?;
         writers.writes += batch.len() as u64;
         let mut full = None;
-        for (((key, value), hash), (at, bytes)) in batch.ops.iter().zip(hashes).zip(places) {
+        for (((key, value), hash), (at, bytes)) in batch.ops.iter().zip(hashes).zip(encoded.places)
+        {
             let address = RecordAddress {
                 lsn: lsn + (HEADER + at) as u64,
                 len: u32::try_from(bytes).unwrap_or(u32::MAX),
@@ -579,12 +818,13 @@ impl StoreCore {
             let inserted = self.insert(RoomClaim::Put, &writers.active, hash, key, address);
             full = inserted.or(full);
         }
-        drop((writers, keys));
+        self.insert_range_deletes(&batch.ranges, &encoded.ranges, lsn, &writers.active);
+        drop((writers, keys, changing));
         if let Some(chunk) = full {
             self.freeze_full(chunk);
         }
         self.commit_put(lsn)?;
-        self.keep_pace(lsn, payload.len());
+        self.keep_pace(lsn, encoded.payload.len());
         Ok(())
     }
 }

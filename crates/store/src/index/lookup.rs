@@ -106,6 +106,16 @@ impl Fences {
         self.offsets.get(at).map(|&offset| BlockOffset(offset))
     }
 
+    /// The share of the blocks between two keys within the table's range; none: its first and last.
+    pub(super) fn share_between(&self, from: Option<&[u8]>, to: Option<&[u8]>) -> f64 {
+        let below = |key: &[u8]| {
+            let wanted = eight(key, self.shared);
+            self.ends.partition_point(|&end| end < wanted)
+        };
+        let (from, to) = (from.map_or(0, below), to.map_or(self.ends.len(), below));
+        to.saturating_sub(from) as f64 / self.ends.len().max(1) as f64
+    }
+
     /// Memory taken, bytes.
     pub(super) fn bytes(&self) -> usize {
         self.ends.len() * 2 * size_of::<u64>()

@@ -4,11 +4,19 @@
 //! forebay-index 1 8f0c…(32 hex digits)      format version; XXH3-128 of all that follows this line
 //! watermark 73400320                        the log is covered below this address
 //! next 19                                   table numbers from here on have never been named here
+//! deleted 71303168 6162 -                   a deleted range: what lies below this address is hidden;
+//!                                           first key, and first key behind, in hexadecimal: - is
+//!                                           none
 //! run                                       a sorted run, newest first
 //! table 17 25165824 0d9e…(32 hex digits)    its tables in key order: number, bytes, XXH3-128
 //! run
 //! table 3 33554432 …
 //! ```
+//!
+//! With a deleted range it is of version 2, and each table has one number more: the watermark when
+//! it was written. Ranges that were deleted at that address or later hide all of its keys that they
+//! have, earlier ones none. Without, that is as good as the manifest's own watermark, and the
+//! version is 1, which earlier programs read.
 //!
 //! It is replaced as a whole: written to a temporary file, synced, renamed, directory synced.
 //! Tables and watermark therefore change in one step, and a reader of the file finds either the
@@ -16,7 +24,10 @@
 //! they state no more than 255 runs, and are not checked against their checksum when read. If their
 //! `current` file is lost, an empty tree is made in silence.
 use super::{IndexCause, IndexError, run::TableRun, table::TableFacts, view::IndexView};
-use crate::disk::HeldDirectory;
+use crate::{
+    disk::HeldDirectory,
+    range_tombstones::{RangeTombstone, RangeTombstones},
+};
 use lsm_tree::checksum::ChecksummedWriter;
 use rustix::fs::OFlags;
 use std::{
@@ -32,13 +43,16 @@ pub(super) const NAME: &str = "MANIFEST";
 pub(super) const TEMPORARY: &str = "MANIFEST.tmp";
 
 const MAGIC: &str = "forebay-index";
+/// The version without deleted ranges, and with them.
 const VERSION: u32 = 1;
+const VERSION_RANGES: u32 = 2;
 
 /// The manifest's contents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct IndexManifest {
     pub(super) watermark: u64,
     pub(super) next_id: u64,
+    pub(super) deleted: RangeTombstones,
     /// Newest first.
     pub(super) runs: Vec<Vec<TableFacts>>,
 }
@@ -57,6 +71,30 @@ fn checksum(text: &str) -> u128 {
     hasher.checksum().into_u128()
 }
 
+/// Bytes in hexadecimal, or that there are none.
+fn hex(bytes: Option<&[u8]>) -> String {
+    let Some(bytes) = bytes else {
+        return "-".to_owned();
+    };
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits
+        .filter_map(|digit| char::from_digit(digit.into(), 16))
+        .collect()
+}
+
+/// The reverse; `None` of what it never is.
+fn unhex(text: &str) -> Option<Option<Vec<u8>>> {
+    if text == "-" {
+        return Some(None);
+    }
+    let digits: Option<Vec<u32>> = text.chars().map(|digit| digit.to_digit(16)).collect();
+    let digits = digits.filter(|digits| !digits.is_empty() && digits.len() % 2 == 0)?;
+    let bytes = digits
+        .chunks_exact(2)
+        .map(|pair| (pair[0] << 4 | pair[1]) as u8);
+    Some(Some(bytes.collect()))
+}
+
 impl IndexManifest {
     /// That of an index that is `view`, with table numbers from `next_id` on not given yet.
     pub(super) fn of(view: &IndexView, next_id: u64) -> Self {
@@ -64,24 +102,43 @@ impl IndexManifest {
         Self {
             watermark: view.watermark,
             next_id,
+            deleted: RangeTombstones::clone(view.deleted()),
             runs: view.runs.iter().map(|run| tables(run)).collect(),
         }
     }
 
     pub(super) fn encode(&self) -> String {
         let mut body = format!("watermark {}\nnext {}\n", self.watermark, self.next_id);
+        // Writing to a string cannot fail.
+        for range in self.deleted.iter() {
+            let start = hex(Some(&range.start[..]).filter(|start| !start.is_empty()));
+            let _ = writeln!(
+                body,
+                "deleted {} {start} {}",
+                range.lsn,
+                hex(range.end.as_deref())
+            );
+        }
         for run in &self.runs {
             body.push_str("run\n");
             for table in run {
-                // Writing to a string cannot fail.
-                let _ = writeln!(
-                    body,
-                    "table {} {} {:032x}",
-                    table.id, table.bytes, table.checksum
-                );
+                let (id, bytes, checksum) = (table.id, table.bytes, table.checksum);
+                let _ = write!(body, "table {id} {bytes} {checksum:032x}");
+                let _ = match self.deleted.is_empty() {
+                    true => writeln!(body),
+                    false => writeln!(body, " {}", table.known),
+                };
             }
         }
-        format!("{MAGIC} {VERSION} {:032x}\n{body}", checksum(&body))
+        let version = self.version();
+        format!("{MAGIC} {version} {:032x}\n{body}", checksum(&body))
+    }
+
+    fn version(&self) -> u32 {
+        match self.deleted.is_empty() {
+            true => VERSION,
+            false => VERSION_RANGES,
+        }
     }
 
     fn decode(text: &str) -> Result<Self, String> {
@@ -91,9 +148,10 @@ impl IndexManifest {
             return Err("not an index manifest".into());
         }
         let version = words.next().unwrap_or_default();
-        if version != VERSION.to_string() {
+        let [without, with] = [VERSION, VERSION_RANGES].map(|version| version.to_string());
+        if version != without && version != with {
             return Err(format!(
-                "manifest version {version:?}, this program reads {VERSION}"
+                "manifest version {version:?}, this program reads {VERSION} and {VERSION_RANGES}"
             ));
         }
         let stated = words.next().unwrap_or_default();
@@ -110,18 +168,39 @@ impl IndexManifest {
             match (number, &words[..]) {
                 (0, ["watermark", at]) => manifest.watermark = at.parse().map_err(|_| bad())?,
                 (1, ["next", id]) => manifest.next_id = id.parse().map_err(|_| bad())?,
+                (2.., ["deleted", lsn, start, end]) => {
+                    let start = unhex(start).ok_or_else(bad)?.unwrap_or_default();
+                    let end = unhex(end).ok_or_else(bad)?;
+                    let lsn = lsn.parse().map_err(|_| bad())?;
+                    let range = RangeTombstone::new(&start, end.as_deref(), lsn);
+                    if range.is_empty() {
+                        return Err(bad());
+                    }
+                    manifest.deleted.add(range);
+                }
                 (2.., ["run"]) => manifest.runs.push(Vec::new()),
-                (2.., ["table", id, bytes, checksum]) => {
+                (2.., ["table", id, bytes, checksum, known @ ..]) => {
+                    let known = match known {
+                        [] if version == without => manifest.watermark,
+                        [known] if version != without => known.parse().map_err(|_| bad())?,
+                        _ => return Err(bad()),
+                    };
                     manifest.runs.last_mut().ok_or_else(bad)?.push(TableFacts {
                         id: id.parse().map_err(|_| bad())?,
                         bytes: bytes.parse().map_err(|_| bad())?,
                         checksum: u128::from_str_radix(checksum, 16).map_err(|_| bad())?,
+                        known,
                     });
                 }
                 _ => return Err(bad()),
             }
         }
-        Ok(manifest)
+        match version == manifest.version().to_string() {
+            true => Ok(manifest),
+            false => Err(format!(
+                "manifest version {version:?}, with the contents of another"
+            )),
+        }
     }
 
     /// Reads the manifest in `dir`; `None` if there is none.
@@ -202,10 +281,15 @@ mod tests {
             id,
             bytes: 1 << id,
             checksum: u128::MAX / u128::from(id),
+            known: u64::MAX - id,
         };
+        let mut deleted = RangeTombstones::default();
+        deleted.add(RangeTombstone::new(b"", Some(b"a\x00"), 7));
+        deleted.add(RangeTombstone::new(b"b c\n", None, 9));
         IndexManifest {
             watermark: u64::MAX,
             next_id: 12,
+            deleted,
             runs: vec![vec![table(11)], vec![table(3), table(7)]],
         }
     }
@@ -220,6 +304,24 @@ mod tests {
             assert_eq!(IndexManifest::read(&held).unwrap(), Some(manifest));
         }
         assert!(!dir.path().join(TEMPORARY).exists());
+    }
+
+    #[test]
+    fn a_manifest_without_deleted_ranges_is_as_it_was_before_them() {
+        let without = IndexManifest {
+            deleted: RangeTombstones::default(),
+            ..sample()
+        };
+        let text = without.encode();
+        assert!(text.starts_with("forebay-index 1 "));
+        let read = IndexManifest::decode(&text).unwrap();
+        let tables = read.runs.iter().flatten();
+        assert!(
+            tables
+                .into_iter()
+                .all(|table| table.known == read.watermark)
+        );
+        assert_eq!(read.encode(), text);
     }
 
     #[test]
@@ -243,11 +345,11 @@ mod tests {
 
     #[test]
     fn a_newer_format_is_refused_by_its_version() {
-        let newer = sample().encode().replacen(" 1 ", " 2 ", 1);
+        let newer = sample().encode().replacen(" 2 ", " 3 ", 1);
         assert!(
             IndexManifest::decode(&newer)
                 .unwrap_err()
-                .contains("version \"2\"")
+                .contains("version \"3\"")
         );
     }
 }

@@ -3,7 +3,11 @@
 //! Tables that overlap no other table of the merge are taken over as they are, so keys that arrive
 //! in order are never rewritten. The others form groups; the entries of a group are merged, the
 //! newest for each key kept, into new tables. A tombstone has done its work when nothing older is
-//! left beneath it, that is in a merge that takes in the oldest run, and is dropped there.
+//! left beneath it, that is in a merge that takes in the oldest run, and is dropped there. Entries
+//! of dropped keyspaces are dropped in any.
+//!
+//! What a deleted range hides is left out, so that the merge's output has nothing that the ranges
+//! known at its beginning hide. A table with any of that is not taken over.
 //!
 //! Nothing of a merge is visible before it is complete. Given up (error, close, crash), it has cost
 //! time but changed nothing.
@@ -13,6 +17,7 @@ use super::{
     table::{self, TableFile},
     writer::{NewTables, RunWriter, TableMaker},
 };
+use crate::{keyspace::KeyspaceCatalogue, range_tombstones::RangeTombstones};
 use lsm_tree::{InternalValue, table::Scanner};
 use std::{cmp::Ordering, collections::VecDeque, sync::Arc};
 
@@ -46,10 +51,13 @@ pub(super) struct Merge {
     done: NewTables,
     maker: TableMaker,
     in_parts: bool,
+    /// What is deleted, as of the merge's beginning.
+    deleted: Arc<RangeTombstones>,
 }
 
 /// The entries of one run in order.
 struct MergeSource {
+    deleted: Arc<RangeTombstones>,
     tables: VecDeque<Arc<TableFile>>,
     open: Option<(Arc<TableFile>, Scanner)>,
     head: Option<InternalValue>,
@@ -58,8 +66,12 @@ struct MergeSource {
 }
 
 impl MergeSource {
-    fn new(tables: VecDeque<Arc<TableFile>>) -> Result<Self, IndexError> {
+    fn new(
+        tables: VecDeque<Arc<TableFile>>,
+        deleted: &Arc<RangeTombstones>,
+    ) -> Result<Self, IndexError> {
         let mut source = Self {
+            deleted: Arc::clone(deleted),
             tables,
             open: None,
             head: None,
@@ -73,6 +85,7 @@ impl MergeSource {
         let next = loop {
             if let Some((file, scanner)) = &mut self.open {
                 match scanner.next() {
+                    Some(Ok(entry)) if is_hidden(&self.deleted, file, &entry) => continue,
                     Some(Ok(entry)) => break Some(entry),
                     Some(Err(e)) => return Err(table::error(file.path(), DOING, e)),
                     None => self.open = None,
@@ -112,6 +125,13 @@ impl MergeSource {
     }
 }
 
+/// True if a deleted range hides the entry, which is of that table. The older ones of its key are
+/// hidden then as well.
+fn is_hidden(deleted: &RangeTombstones, file: &TableFile, entry: &InternalValue) -> bool {
+    !deleted.is_empty()
+        && (deleted.at(&entry.key.user_key)).is_some_and(|range| file.is_hidden_by(range))
+}
+
 impl Merge {
     /// Prepares to merge `inputs`, newest first. `oldest` says that no run of the index is older
     /// than they are; `in_parts` is for [`RunWriter`].
@@ -120,8 +140,10 @@ impl Merge {
         oldest: bool,
         in_parts: bool,
         maker: TableMaker,
+        deleted: Arc<RangeTombstones>,
     ) -> Self {
-        let parts = plan(&inputs, oldest, maker.table_bytes / 2);
+        let dead = (&*maker.keyspaces, &*deleted);
+        let parts = plan(&inputs, oldest, maker.table_bytes / 2, dead);
         Self {
             inputs,
             drop_tombstones: oldest,
@@ -131,6 +153,7 @@ impl Merge {
             done: NewTables::default(),
             maker,
             in_parts,
+            deleted,
         }
     }
 
@@ -166,7 +189,7 @@ impl Merge {
                 }
                 Some(MergePart::Merge(tables)) => {
                     for of_run in tables {
-                        self.sources.push(MergeSource::new(of_run)?);
+                        self.sources.push(MergeSource::new(of_run, &self.deleted)?);
                     }
                     (0..self.sources.len()).for_each(|at| self.enter(at));
                 }
@@ -200,7 +223,8 @@ impl Merge {
                 self.take_first()?;
                 *budget = budget.saturating_sub(1);
             }
-            if !(self.drop_tombstones && entry.is_tombstone()) {
+            let is_dead = self.maker.keyspaces.is_dead(&entry.key.user_key);
+            if !(is_dead || self.drop_tombstones && entry.is_tombstone()) {
                 writer.add_entry(entry)?;
             }
         }
@@ -230,6 +254,12 @@ impl Merge {
         }
     }
 
+    /// Bytes of the tables that are done.
+    pub(super) fn done_bytes(&self) -> u64 {
+        let tables = self.done.tables.iter();
+        tables.map(|table| table.facts().bytes).sum()
+    }
+
     /// The runs to be replaced, and what replaces them, provisional until the manifest names it.
     pub(super) fn finish(self) -> (Vec<Arc<TableRun>>, NewTables) {
         (self.inputs, self.done)
@@ -237,11 +267,19 @@ impl Merge {
 }
 
 /// Splits the tables of all runs into parts in key order.
-fn plan(inputs: &[Arc<TableRun>], oldest: bool, adopt_bytes_min: u64) -> VecDeque<MergePart> {
+fn plan(
+    inputs: &[Arc<TableRun>],
+    oldest: bool,
+    adopt_bytes_min: u64,
+    (keyspaces, deleted): (&KeyspaceCatalogue, &RangeTombstones),
+) -> VecDeque<MergePart> {
     let mut tables: Vec<(usize, &Arc<TableFile>)> = inputs
         .iter()
         .enumerate()
         .flat_map(|(age, run)| run.tables().iter().map(move |table| (age, table)))
+        // What only has entries of a dropped keyspace, or of deleted ranges, goes unread.
+        .filter(|(_, table)| !keyspaces.is_all_dead(table.key_range().0, table.key_range().1))
+        .filter(|(_, table)| !table.is_hidden(deleted))
         .collect();
     tables.sort_by(|(_, a), (_, b)| a.key_range().0.cmp(b.key_range().0));
 
@@ -263,7 +301,9 @@ fn plan(inputs: &[Arc<TableRun>], oldest: bool, adopt_bytes_min: u64) -> VecDequ
         // Small tables are not worth a file of their own, and tombstones want dropping.
         let adopt = len == 1
             && first.facts().bytes >= adopt_bytes_min
-            && !(oldest && first.tombstones() > 0);
+            && !(oldest && first.tombstones() > 0)
+            && !keyspaces.may_be_dead(first.key_range().0, first.key_range().1)
+            && first.hidden_by(deleted).next().is_none();
         if adopt {
             parts.push_back(MergePart::Adopt(Arc::clone(first)));
             continue;

@@ -35,7 +35,7 @@ pub(crate) use values::ValueCache;
 
 pub use crate::{
     index_error::{IndexCause, IndexError},
-    limits::KEY_BYTES_MAX,
+    limits::STORED_KEY_BYTES_MAX as KEY_BYTES_MAX,
 };
 pub use lsm::{Index, IndexOptions};
 pub use view::IndexView;
@@ -95,6 +95,8 @@ pub struct IndexStats {
     pub entries: u64,
     /// The tombstones among them.
     pub tombstones: u64,
+    /// Ranges of keys that are deleted, and of which tables still have entries.
+    pub deleted_ranges: u64,
     /// Memory pinned by filters and block indexes, and the block cache's present size, bytes.
     ///
     /// What is not counted: one open file and a few hundred bytes for each table, and while a table

@@ -11,7 +11,7 @@
 //! entries are tombstones: each costs the writing of four entries, and what a scan has to pass over
 //! is bounded by what is live. Or it is done when scans have passed over as many tombstones as
 //! there are entries, however few tombstones that are: then the merge costs what they have cost
-//! already.
+//! already. What deleted ranges hide counts as tombstones do; it costs no scan anything.
 //!
 //! One file is open for each table, so a large merge makes larger tables: so large that [`TABLES`]
 //! make a run. The bound is a size at which a table's filter, while it is written, still takes
@@ -28,6 +28,9 @@ const RUNS_MAX: usize = 8;
 
 /// One in so many entries may be a tombstone.
 const TOMBSTONES: u64 = 4;
+
+/// So many deleted ranges are merged away, whatever they hide: each look-up is one among them.
+const RANGES: usize = 1000;
 
 /// Tables of a run that are many enough.
 const TABLES: u64 = 32;
@@ -52,6 +55,11 @@ pub(super) fn table_bytes(least: u64, merged: u64, in_parts: bool) -> u64 {
 /// so many.
 pub(super) fn is_dense(entries: u64, tombstones: u64, passed: u64) -> bool {
     tombstones > 0 && (tombstones >= entries.div_ceil(TOMBSTONES) || passed >= entries)
+}
+
+/// Whether all runs are to be merged for the sake of deleted ranges.
+pub(super) fn are_many_ranges(ranges: usize) -> bool {
+    ranges >= RANGES
 }
 
 /// How many of the newest runs to merge, given all sizes, newest first; 0 for none.

@@ -8,6 +8,7 @@ use super::{
     IndexCause, IndexError,
     table::{KeyBounds, TableFile},
 };
+use crate::range_tombstones::RangeTombstone;
 use lsm_tree::Slice;
 use std::{
     ops::{Bound, Range},
@@ -81,6 +82,18 @@ impl TableRun {
         self.table_for(key)
             .map(|table| table.path().to_owned())
             .unwrap_or_default()
+    }
+
+    /// True if the range hides keys of this run's.
+    pub(super) fn is_hidden_in(&self, range: &RangeTombstone) -> bool {
+        let from = self.fences.partition_point(|(_, max)| **max < *range.start);
+        let end = range.end.as_deref();
+        let overlapping = self.fences[from..]
+            .iter()
+            .take_while(|(min, _)| end.is_none_or(|end| **min < *end))
+            .count();
+        let mut tables = self.tables[from..from + overlapping].iter();
+        tables.any(|table| table.is_hidden_by(range))
     }
 
     /// The tables that may hold keys within `bounds`.

@@ -2,6 +2,7 @@
 //!
 //! A [`RunScan`] holds one cursor for each run that has tables in the range. Each cursor opens its
 //! tables one after another, from whichever end is asked for, and buffers one entry for each end.
+//! A cursor that meets a deleted range goes on behind it: what it hides is not read.
 //! Of the entries for one key the newest run's is given and the others are passed over. Nothing is
 //! read before the first call of `next` or `next_back`.
 use super::{
@@ -9,6 +10,7 @@ use super::{
     run::TableRun,
     table::{self, Entries, KeyBounds},
 };
+use crate::range_tombstones::{RangeTombstone, RangeTombstones};
 use lsm_tree::{InternalValue, Slice};
 use std::{cmp::Ordering, ops::Bound, ops::Range, sync::Arc};
 
@@ -35,6 +37,8 @@ impl ScanEnd {
 struct Cursor {
     run: Arc<TableRun>,
     bounds: KeyBounds,
+    /// What is deleted; none if nothing is.
+    deleted: Option<Arc<RangeTombstones>>,
     /// Tables that neither end has opened.
     unopened: Range<usize>,
     front: Option<(usize, Entries)>,
@@ -70,7 +74,20 @@ impl Cursor {
                 ScanEnd::Back => entries.next_back(),
             };
             match item {
-                Some(Ok(entry)) => return Ok(Some(entry)),
+                Some(Ok(entry)) => {
+                    let table = &self.run.tables()[*at];
+                    let deleted = self.deleted.as_ref();
+                    let range = deleted.and_then(|deleted| deleted.at(&entry.key.user_key));
+                    let Some(range) = range.filter(|range| table.is_hidden_by(range)) else {
+                        return Ok(Some(entry));
+                    };
+                    // What the other end has open it goes on with.
+                    if !last {
+                        let rest = rest_behind(&self.bounds, range, end);
+                        *source = rest.map(|rest| (*at, table.range(&rest)));
+                    }
+                    continue;
+                }
                 Some(Err(e)) => return Err(table::error(self.run.tables()[*at].path(), DOING, e)),
                 None => *source = None,
             }
@@ -108,6 +125,33 @@ impl Cursor {
     }
 }
 
+/// What is left of the bounds behind a deleted range, seen from one end; `None` if nothing is.
+fn rest_behind(bounds: &KeyBounds, range: &RangeTombstone, end: ScanEnd) -> Option<KeyBounds> {
+    let rest = match end {
+        ScanEnd::Front => {
+            let first = range.end.as_deref()?;
+            (Bound::Included(Slice::from(first)), bounds.1.clone())
+        }
+        ScanEnd::Back if range.start.is_empty() => return None,
+        ScanEnd::Back => {
+            let behind = Slice::from(&range.start[..]);
+            (bounds.0.clone(), Bound::Excluded(behind))
+        }
+    };
+    (!is_empty(&rest)).then_some(rest)
+}
+
+/// True if no key lies within the bounds.
+fn is_empty(bounds: &KeyBounds) -> bool {
+    match (&bounds.0, &bounds.1) {
+        (Bound::Included(lo), Bound::Included(hi)) => lo > hi,
+        (Bound::Included(lo) | Bound::Excluded(lo), Bound::Included(hi) | Bound::Excluded(hi)) => {
+            lo >= hi
+        }
+        _ => false,
+    }
+}
+
 /// The newest entries of a range of several runs, tombstones included.
 pub(super) struct RunScan {
     /// Newest run first.
@@ -115,16 +159,13 @@ pub(super) struct RunScan {
 }
 
 impl RunScan {
-    /// Scans `runs`, newest first, within `bounds`.
-    pub(super) fn new(runs: &[Arc<TableRun>], bounds: KeyBounds) -> Self {
-        let empty = match (&bounds.0, &bounds.1) {
-            (Bound::Included(lo), Bound::Included(hi)) => lo > hi,
-            (
-                Bound::Included(lo) | Bound::Excluded(lo),
-                Bound::Included(hi) | Bound::Excluded(hi),
-            ) => lo >= hi,
-            _ => false,
-        };
+    /// Scans `runs`, newest first, within `bounds`, but for what is `deleted`.
+    pub(super) fn new(
+        runs: &[Arc<TableRun>],
+        bounds: KeyBounds,
+        deleted: Option<Arc<RangeTombstones>>,
+    ) -> Self {
+        let empty = is_empty(&bounds);
         let cursors = runs
             .iter()
             .take(if empty { 0 } else { usize::MAX })
@@ -132,6 +173,7 @@ impl RunScan {
                 run: Arc::clone(run),
                 unopened: run.tables_within(&bounds),
                 bounds: bounds.clone(),
+                deleted: deleted.clone(),
                 front: None,
                 back: None,
                 front_head: None,

@@ -11,7 +11,10 @@ use super::{
     IndexCause, IndexError, RecordAddress, ValueForm, address,
     lookup::{self, Fences, Lookup},
 };
-use crate::disk::HeldDirectory;
+use crate::{
+    disk::HeldDirectory,
+    range_tombstones::{RangeTombstone, RangeTombstones},
+};
 use lsm_tree::{
     Cache, Checksum, GlobalTableId, InternalValue, Slice, Table, ValueType,
     checksum::ChecksummedWriter,
@@ -52,6 +55,9 @@ pub(super) struct TableFacts {
     pub(super) bytes: u64,
     /// XXH3-128 of the whole file.
     pub(super) checksum: u128,
+    /// The watermark up to which the log was known when it was written: its entries lie below, and
+    /// deleted ranges from below hide none of them. One from this address on hides all of its keys.
+    pub(super) known: u64,
 }
 
 /// An open table.
@@ -177,6 +183,55 @@ impl TableFile {
     /// What the manifest is to say of this table.
     pub(super) fn facts(&self) -> TableFacts {
         self.facts
+    }
+
+    /// True if a range hides the table's entries for all of its keys; otherwise it hides none.
+    pub(super) fn is_hidden_by(&self, range: &RangeTombstone) -> bool {
+        range.lsn >= self.facts.known
+    }
+
+    /// The deleted ranges that hide keys of the table's.
+    pub(super) fn hidden_by<'r>(
+        &self,
+        deleted: &'r RangeTombstones,
+    ) -> impl Iterator<Item = &'r RangeTombstone> {
+        let (min, max) = self.key_range();
+        let overlapping = deleted.overlapping(min, max).iter();
+        overlapping.filter(move |range| self.is_hidden_by(range))
+    }
+
+    /// True if they hide the whole table.
+    pub(super) fn is_hidden(&self, deleted: &RangeTombstones) -> bool {
+        let (min, max) = self.key_range();
+        let mut behind: &[u8] = min;
+        for range in self.hidden_by(deleted) {
+            match range.end.as_deref() {
+                _ if *range.start > *behind => return false,
+                Some(end) if *end <= **max => behind = end,
+                _ => return true,
+            }
+        }
+        false
+    }
+
+    /// How many entries deleted ranges hide, about.
+    pub(super) fn hidden_entries(&self, deleted: &RangeTombstones) -> u64 {
+        let share = |range| self.share_of(range);
+        let share: f64 = self.hidden_by(deleted).map(share).sum();
+        (self.entries() as f64 * share.min(1.0)) as u64
+    }
+
+    /// The share of the table's keys that lies in a range which overlaps it, by its blocks.
+    fn share_of(&self, range: &RangeTombstone) -> f64 {
+        let (min, max) = self.key_range();
+        let from = (*range.start > **min).then_some(&*range.start);
+        let to = range.end.as_deref().filter(|end| **end <= **max);
+        match &self.fences {
+            Some(fences) => fences.share_between(from, to),
+            None if from.is_some() && to.is_some() => 0.0,
+            None if from.is_some() || to.is_some() => 0.5,
+            None => 1.0,
+        }
     }
 
     /// The table's file.
@@ -401,6 +456,8 @@ mod tests {
             next_id: Arc::default(),
             cache: Arc::new(Cache::with_capacity_bytes(1 << 20)),
             table_bytes: 1 << 20,
+            keyspaces: Arc::default(),
+            known: 0,
         };
         let cache = Arc::clone(&maker.cache);
         let mut writer = RunWriter::new(maker, false, "testing");

@@ -10,6 +10,7 @@ use super::{
     scan::RunScan,
     table::{self, TableFile},
 };
+use crate::range_tombstones::{RangeTombstone, RangeTombstones};
 use lsm_tree::Slice;
 use std::{
     ops::Bound,
@@ -25,6 +26,8 @@ pub struct IndexView {
     pub(super) runs: Vec<Arc<TableRun>>,
     /// The log is covered below this address.
     pub(super) watermark: u64,
+    /// Ranges of which the tables have keys that are deleted below the watermark.
+    pub(super) deleted: Arc<RangeTombstones>,
     /// Tombstones that scans have passed over since the last merge of all runs.
     pub(super) passed: Arc<AtomicU64>,
 }
@@ -40,6 +43,43 @@ impl IndexView {
         self.tables().fold((0, 0), |(entries, tombstones), table| {
             (entries + table.entries(), tombstones + table.tombstones())
         })
+    }
+
+    /// The same without ranges that hide nothing any more.
+    pub(super) fn settled(mut self) -> Self {
+        if !self.deleted.is_empty() {
+            let mut deleted = RangeTombstones::clone(&self.deleted);
+            let runs = &self.runs;
+            deleted.retain(|range| runs.iter().any(|run| run.is_hidden_in(range)));
+            self.deleted = Arc::new(deleted);
+        }
+        self
+    }
+
+    /// Ranges that are deleted below the watermark, as far as tables have keys there.
+    pub(crate) fn deleted(&self) -> &Arc<RangeTombstones> {
+        &self.deleted
+    }
+
+    /// Those, and these.
+    pub(super) fn with_deleted(&self, ranges: &[RangeTombstone]) -> Arc<RangeTombstones> {
+        if ranges.is_empty() {
+            return Arc::clone(&self.deleted);
+        }
+        let mut deleted = RangeTombstones::clone(&self.deleted);
+        ranges.iter().cloned().for_each(|range| deleted.add(range));
+        Arc::new(deleted)
+    }
+
+    /// Entries that a merge of all would leave out, about: tombstones, and what ranges hide.
+    pub(super) fn dead_entries(&self) -> u64 {
+        let hidden = |table: &Arc<TableFile>| match self.deleted.is_empty() {
+            true => 0,
+            false => table.hidden_entries(&self.deleted),
+        };
+        self.tables()
+            .map(|table| table.tombstones() + hidden(table))
+            .sum()
     }
 
     /// False if no table has the key, as far as the filters in memory tell.
@@ -75,8 +115,18 @@ impl IndexView {
     /// All keys of `range` in order, tombstones left out. A range whose start lies behind its end
     /// is empty. After an error the iterator is at its end.
     pub fn range(&self, range: KeyRange<'_>) -> IndexIter {
+        let deleted = (!self.deleted.is_empty()).then(|| Arc::clone(&self.deleted));
+        self.range_without(range, deleted)
+    }
+
+    /// The same without what these ranges hide, which is not read.
+    pub(crate) fn range_without(
+        &self,
+        range: KeyRange<'_>,
+        deleted: Option<Arc<RangeTombstones>>,
+    ) -> IndexIter {
         let own = |bound: Bound<&[u8]>| bound.map(Slice::from);
-        let scan = RunScan::new(&self.runs, (own(range.0), own(range.1)));
+        let scan = RunScan::new(&self.runs, (own(range.0), own(range.1)), deleted);
         let passed = Arc::clone(&self.passed);
         Box::new(scan.filter(move |item| {
             let dead = item

@@ -11,7 +11,7 @@ use super::{
     IndexCause, IndexError, RecordAddress, ValueForm, address,
     table::{self, TableFacts, TableFile},
 };
-use crate::{disk::HeldDirectory, limits::KEY_BYTES_MAX};
+use crate::{disk::HeldDirectory, keyspace::KeyspaceCatalogue, limits::STORED_KEY_BYTES_MAX};
 use lsm_tree::{
     Cache, InternalValue, Slice, ValueType,
     table::{Writer, filter::BloomConstructionPolicy},
@@ -47,6 +47,10 @@ pub(super) struct TableMaker {
     pub(super) cache: Arc<Cache>,
     /// A table is closed when it has about this many bytes.
     pub(super) table_bytes: u64,
+    /// Says which keys are dead, and come into no new table.
+    pub(super) keyspaces: Arc<KeyspaceCatalogue>,
+    /// The watermark below which deleted ranges hide nothing of what is written.
+    pub(super) known: u64,
 }
 
 /// Files, by directory and table number, that are unlinked unless they are kept.
@@ -123,7 +127,7 @@ impl RunWriter {
     /// # Errors
     /// I/O errors; a key that a table cannot hold or that does not ascend.
     pub(super) fn add(&mut self, key: &[u8], address: RecordAddress) -> Result<(), IndexError> {
-        if key.is_empty() || key.len() > KEY_BYTES_MAX {
+        if key.is_empty() || key.len() > STORED_KEY_BYTES_MAX {
             return Err(self.invalid(format!("a key of {} bytes", key.len())));
         }
         let entry = match address.form {
@@ -217,6 +221,7 @@ impl RunWriter {
             id,
             bytes,
             checksum: checksum.into_u128(),
+            known: self.maker.known,
         };
         let table = TableFile::open(&self.maker.dir, facts, &self.maker.cache)?;
         let table = table.settle_checksum()?;

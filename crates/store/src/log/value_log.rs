@@ -118,8 +118,16 @@ impl ValueLog {
 
     /// Changes the manifest, durably; with the reserve, if there is no other room.
     pub(crate) fn note(&self, change: impl Fn(&mut ManifestState)) -> Result<(), StoreError> {
-        let note = || self.manifest.lock().update(&*self.disk, &change);
+        let note = || self.note_at_leisure(&change);
         (self.reserve).with_room(ReserveNeed::Manifest, StoreError::is_full_disk, note)
+    }
+
+    /// The same, of what may wait until there is room without the reserve.
+    pub(crate) fn note_at_leisure(
+        &self,
+        change: impl Fn(&mut ManifestState),
+    ) -> Result<(), StoreError> {
+        self.manifest.lock().update(&*self.disk, &change)
     }
 
     /// Does `write`, to a file that has its place; if there is no room for it, again with each step

@@ -11,6 +11,9 @@
 //! Scans find the keys in order ([`order`](super::order)) while the chunk is written to; an
 //! ingestion sorts a frozen one ([`Chunk::read_sorted`]).
 //!
+//! Deletes of ranges that were done while it took writes it has beside, and an ingestion takes them
+//! with its keys. What they hide the view knows ([`ReadView`](super::ReadView)).
+//!
 //! Writers do not wait for a shard ([`SharedShard`]). Lock order: a chunk's order, then one shard.
 //! At most one shard's lock is held at a time, except by [`SortedChunk`], which takes all in order
 //! for reading; a frozen chunk has no writers.
@@ -21,11 +24,14 @@ use super::{
     shared_shard::SharedShard,
     sorted::SortedChunk,
 };
-use crate::index::RecordAddress;
+use crate::{index::RecordAddress, range_tombstones::RangeTombstone};
 use foldhash::fast::RandomState;
 use forebay_pool::Lsn;
 use parking_lot::{Mutex, RwLockReadGuard};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::{
+    ops::Range,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
 
 /// A hash table from key to address, in shards.
 pub(crate) struct Chunk {
@@ -40,6 +46,8 @@ pub(crate) struct Chunk {
     pub(super) order_bytes: AtomicUsize,
     /// Dead keys that scans have passed over since they were last dropped from the order.
     pub(super) passed: AtomicUsize,
+    /// In the order of the log.
+    range_deletes: Mutex<Vec<RangeTombstone>>,
 }
 
 /// The hash's part that chooses the shard. The table uses the lowest and the seven highest bits.
@@ -69,6 +77,7 @@ impl Chunk {
             ordered: Mutex::default(),
             order_bytes: AtomicUsize::new(0),
             passed: AtomicUsize::new(0),
+            range_deletes: Mutex::default(),
         }
     }
 
@@ -135,8 +144,21 @@ impl Chunk {
         self.read_each().map(|shard| shard.len()).sum()
     }
 
+    /// True if it has neither a key nor a deleted range.
     pub(crate) fn is_empty(&self) -> bool {
-        self.read_each().all(|shard| shard.len() == 0)
+        self.range_deletes.lock().is_empty() && self.read_each().all(|shard| shard.len() == 0)
+    }
+
+    /// A range is deleted, with all stripes locked: the next one lies behind it in the log.
+    pub(crate) fn add_range_delete(&self, deleted: RangeTombstone) {
+        self.range_deletes.lock().push(deleted);
+    }
+
+    /// The deletes of ranges that lie between two log addresses.
+    pub(crate) fn range_deletes(&self, versions: &Range<Lsn>) -> Vec<RangeTombstone> {
+        let all = self.range_deletes.lock();
+        let between = all.iter().filter(|deleted| versions.contains(&deleted.lsn));
+        between.cloned().collect()
     }
 
     /// Bytes of memory in use.

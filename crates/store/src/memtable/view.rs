@@ -1,7 +1,10 @@
 //! [`ReadView`]: everything a reader looks at, as of one moment.
 
 use super::Chunk;
-use crate::index::{IndexError, IndexView, RecordAddress};
+use crate::{
+    index::{IndexError, IndexView, RecordAddress},
+    range_tombstones::{RangeTombstone, RangeTombstones},
+};
 use forebay_pool::Lsn;
 use std::sync::Arc;
 
@@ -14,9 +17,49 @@ pub(crate) struct ReadView {
     pub(crate) frozen: Vec<Arc<Chunk>>,
     /// The index's tables; every key of theirs is older than any in a chunk.
     pub(crate) tables: Arc<IndexView>,
+    /// What of all that is deleted by ranges; none if nothing is.
+    pub(crate) deleted: Option<Arc<RangeTombstones>>,
 }
 
 impl ReadView {
+    /// With the ranges that tables and chunks say are deleted.
+    pub(crate) fn new(
+        active: Option<Arc<Chunk>>,
+        frozen: Vec<Arc<Chunk>>,
+        tables: Arc<IndexView>,
+    ) -> Self {
+        let mut deleted = RangeTombstones::clone(tables.deleted());
+        for chunk in active.iter().chain(&frozen) {
+            let of_chunk = chunk.range_deletes(&(0..Lsn::MAX));
+            of_chunk.into_iter().for_each(|range| deleted.add(range));
+        }
+        Self {
+            active,
+            frozen,
+            tables,
+            deleted: (!deleted.is_empty()).then(|| Arc::new(deleted)),
+        }
+    }
+
+    /// The same with these ranges deleted as well.
+    pub(crate) fn with_deleted(&self, ranges: impl IntoIterator<Item = RangeTombstone>) -> Self {
+        let mut deleted = self.deleted.as_deref().cloned().unwrap_or_default();
+        ranges.into_iter().for_each(|range| deleted.add(range));
+        Self {
+            deleted: Some(Arc::new(deleted)),
+            ..self.clone()
+        }
+    }
+
+    /// What was found, unless a deleted range hides it.
+    #[inline]
+    fn not_hidden(&self, key: &[u8], found: Option<RecordAddress>) -> Option<RecordAddress> {
+        match &self.deleted {
+            None => found,
+            Some(deleted) => found.filter(|address| !deleted.hides(key, address.lsn)),
+        }
+    }
+
     /// The key's newest address, a tombstone's included. `hash` is the key's.
     #[inline]
     pub(crate) fn find(&self, hash: u64, key: &[u8]) -> Result<Option<RecordAddress>, IndexError> {
@@ -25,10 +68,11 @@ impl ReadView {
             .iter()
             .chain(&self.frozen)
             .find_map(|chunk| chunk.get(hash, key));
-        match in_memory {
-            Some(address) => Ok(Some(address)),
-            None => self.tables.get(key),
-        }
+        let found = match in_memory {
+            Some(address) => Some(address),
+            None => self.tables.get(key)?,
+        };
+        Ok(self.not_hidden(key, found))
     }
 
     /// The chunks, newest first.
@@ -46,9 +90,10 @@ impl ReadView {
         let in_memory = self
             .chunks()
             .find_map(|chunk| chunk.get_below(hash, key, limit));
-        match in_memory {
-            Some(address) => Ok(Some(address)),
-            None => self.tables.get(key),
-        }
+        let found = match in_memory {
+            Some(address) => Some(address),
+            None => self.tables.get(key)?,
+        };
+        Ok(self.not_hidden(key, found))
     }
 }

@@ -54,6 +54,13 @@ pub fn operations(writer: u64, rng: &mut Rng, count: u64, longer: u64) -> Vec<Ve
     };
     (0..count)
         .map(|_| {
+            if rng.chance(15) {
+                let from = rng.below(KEYS - 2);
+                let to = (from + 2 + rng.below(10)).min(KEYS);
+                return (from..to)
+                    .map(|key| (writers_key(writer, key), None))
+                    .collect();
+            }
             let changes = if rng.chance(6) { 1 + rng.below(6) } else { 1 };
             (0..changes).map(|_| change(rng)).collect()
         })
@@ -95,6 +102,30 @@ fn perform_as_transaction(store: &Store, operation: &[Change]) {
     done.unwrap();
 }
 
+/// Deletes the keys of the operation, which are all that there may be from the first to the last,
+/// by one record.
+fn delete_range(store: &Store, operation: &[Change]) {
+    let (first, last) = (&operation[0].0, &operation[operation.len() - 1].0);
+    let range = ScanRange::new::<&Vec<u8>>(first..=last);
+    if operation.len().is_multiple_of(2) {
+        return store.delete_range(range).unwrap();
+    }
+    let mut batch = Batch::new();
+    // Of no consequence.
+    batch.put(first, b"deleted as well").unwrap();
+    batch.delete_range(range).unwrap();
+    store.write(&batch).unwrap();
+}
+
+/// True if it has every key from its first to its last, and deletes them.
+fn is_range(operation: &[Change]) -> bool {
+    let number =
+        |key: &[u8]| -> Option<u32> { str::from_utf8(&key[key.len() - 3..]).ok()?.parse().ok() };
+    let mut pairs = operation.windows(2);
+    operation.iter().all(|(_, value)| value.is_none())
+        && pairs.all(|pair| number(&pair[0].0).map(|key| key + 1) == number(&pair[1].0))
+}
+
 /// Does an operation.
 pub fn perform(store: &Store, operation: &[Change]) {
     if let [(key, change)] = operation {
@@ -103,6 +134,9 @@ pub fn perform(store: &Store, operation: &[Change]) {
             None => store.delete(key).unwrap(),
         }
         return;
+    }
+    if is_range(operation) {
+        return delete_range(store, operation);
     }
     // Every other one.
     if operation[0].1.is_some_and(|number| number >> 8 & 1 == 0) {

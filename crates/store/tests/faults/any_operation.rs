@@ -22,7 +22,8 @@ enum Step {
     Scan,
 }
 
-/// Puts, deletes, batches and large values over few keys, enough for several files and collections.
+/// Puts, deletes, also of ranges, batches and large values over few keys, enough for several files
+/// and collections.
 fn workload(rng: &mut Rng) -> Vec<Step> {
     let key = |rng: &mut Rng| format!("key {:02}", rng.below(30)).into_bytes();
     (0..150)
@@ -35,6 +36,11 @@ fn workload(rng: &mut Rng) -> Vec<Step> {
             ),
             9 if i % 30 == 9 => Step::Write(vec![(key(rng), Some(vec![i as u8; 50_000]))]),
             11 => Step::Flush,
+            12 => Step::Write(
+                (0..10)
+                    .map(|n| (format!("key {n:02}").into_bytes(), None))
+                    .collect(),
+            ),
             13 if i % 60 == 58 => Step::Collect,
             14 => Step::Scan,
             _ => Step::Write(vec![(key(rng), Some(vec![i as u8; 20_000]))]),
@@ -46,6 +52,9 @@ fn write(store: &Store, changes: &[(Vec<u8>, Option<Vec<u8>>)]) -> Result<(), St
     match changes {
         [(key, Some(value))] => store.put(key, value),
         [(key, None)] => store.delete(key),
+        [(first, None), .., (last, None)] => {
+            store.delete_range(ScanRange::new::<&Vec<u8>>(first..=last))
+        }
         _ => {
             let mut batch = Batch::new();
             for (key, value) in changes {

@@ -29,10 +29,14 @@ pub enum Step {
     /// Has a scan give all that it has left.
     FinishScan(u8),
     DeleteAll,
+    /// All keys between two bounds at once; with a key and a size, in a batch that puts it before
+    /// or behind that.
+    DeleteRange(Bound<Key>, Bound<Key>, Option<(Key, Size, bool)>),
     /// So many times: a key behind all others is put, and the first of those is taken away.
     Queue(u16),
     Flush,
     Collect,
+    Compact,
     Close(u8),
     Crash(u8),
 }
@@ -108,9 +112,15 @@ pub fn step() -> impl Strategy<Value = Step> {
         3 => (any::<bool>(), any::<u8>()).prop_map(|(back, count)| Step::BeginScan(back, count)),
         2 => any::<u8>().prop_map(Step::FinishScan),
         1 => Just(Step::DeleteAll),
+        5 => (bound(), bound(), proptest::option::of((key(), 0u32..100, any::<bool>())))
+            .prop_map(|(from, to, put)| {
+                let put = put.map(|(key, bytes, behind)| (key, Size(bytes, 9), behind));
+                Step::DeleteRange(from, to, put)
+            }),
         2 => (1u16..400).prop_map(Step::Queue),
         2 => Just(Step::Flush),
         2 => Just(Step::Collect),
+        1 => Just(Step::Compact),
         1 => (0u8..WAYS).prop_map(Step::Close),
         2 => (0u8..WAYS).prop_map(Step::Crash),
     ]

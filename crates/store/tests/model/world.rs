@@ -11,7 +11,7 @@ use forebay_store::{
 use std::{
     cell::RefCell,
     collections::{BTreeMap, VecDeque},
-    ops::Bound,
+    ops::{Bound, ControlFlow},
 };
 
 pub type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -33,6 +33,19 @@ pub fn options(variant: u8) -> StoreOptions {
     .resident(resident)
 }
 
+/// True if the key lies between the bounds.
+fn within(key: &Vec<u8>, from: &Bound<Vec<u8>>, to: &Bound<Vec<u8>>) -> bool {
+    (match from {
+        Bound::Included(from) => key >= from,
+        Bound::Excluded(from) => key > from,
+        Bound::Unbounded => true,
+    }) && (match to {
+        Bound::Included(to) => key <= to,
+        Bound::Excluded(to) => key < to,
+        Bound::Unbounded => true,
+    })
+}
+
 /// All pairs of a range, compared as they come.
 fn check_range(
     pairs: impl Iterator<Item = Result<(Vec<u8>, Value), StoreError>>,
@@ -41,18 +54,8 @@ fn check_range(
     to: Bound<Vec<u8>>,
     reversed: bool,
 ) {
-    let within = |key: &Vec<u8>| {
-        (match &from {
-            Bound::Included(from) => key >= from,
-            Bound::Excluded(from) => key > from,
-            Bound::Unbounded => true,
-        }) && (match &to {
-            Bound::Included(to) => key <= to,
-            Bound::Excluded(to) => key < to,
-            Bound::Unbounded => true,
-        })
-    };
-    let mut expected: Vec<_> = model.iter().filter(|(key, _)| within(key)).collect();
+    let is_within = |key: &Vec<u8>| within(key, &from, &to);
+    let mut expected: Vec<_> = model.iter().filter(|(key, _)| is_within(key)).collect();
     if reversed {
         expected.reverse();
     }
@@ -336,6 +339,29 @@ impl World {
                 }
                 assert!(store.scan(ScanRange::all()).unwrap().next().is_none());
             }
+            Step::DeleteRange(from, to, put) => {
+                let (from, to) = (from.map(Key::bytes), to.map(Key::bytes));
+                let range = ScanRange::new((from.clone(), to.clone()));
+                let put = put.map(|(key, size, behind)| (key.bytes(), size.bytes(), behind));
+                retried(&mut self.open, || match &put {
+                    None => store.delete_range(range.clone()),
+                    Some((key, value, behind)) => {
+                        let mut batch = store.batch();
+                        if !behind {
+                            batch.put(key, value)?;
+                        }
+                        batch.delete_range(range.clone())?;
+                        if *behind {
+                            batch.put(key, value)?;
+                        }
+                        store.write(&batch)
+                    }
+                });
+                let is_put = |behind: bool| put.clone().filter(|(.., is)| *is == behind);
+                model.extend(is_put(false).map(|(key, value, _)| (key, value)));
+                model.retain(|key, _| !within(key, &from, &to));
+                model.extend(is_put(true).map(|(key, value, _)| (key, value)));
+            }
             Step::Queue(count) => {
                 for _ in 0..count {
                     let key = format!("queue {:08}", self.queued).into_bytes();
@@ -356,6 +382,7 @@ impl World {
             Step::Flush => store.flush().unwrap(),
             // Everything goes to the index first, and its tables are merged.
             Step::Collect => drop(store.gc().unwrap()),
+            Step::Compact => drop(store.compact(|_| ControlFlow::Continue(())).unwrap()),
             Step::Close(variant) => self.reopen(variant, true),
             Step::Crash(variant) => self.reopen(variant, false),
         }

@@ -107,9 +107,11 @@ impl Snapshot {
             shared.check_open()?;
             thread::sleep(LOOK);
         }
+        let before = shared.log.state().keyspaces;
         let indexed_to = self.copy_index(target)?;
         let files = self.copy_log(target, end)?;
         self.copy_large(target, large_next)?;
+        // After all else: of a keyspace that was dropped meanwhile, what was copied may be a part.
         let state = shared.log.state();
         Ok(ManifestState {
             format_version: VERSION,
@@ -121,6 +123,7 @@ impl Snapshot {
             files,
             retired: Vec::new(),
             indexed_to,
+            keyspaces: state.keyspaces.of_copy_since(&before),
         })
     }
 
@@ -277,7 +280,7 @@ impl Snapshot {
 
 impl StoreCore {
     /// Refuses to wait for what an ending store does no more.
-    fn check_open(&self) -> Result<(), StoreError> {
+    pub(super) fn check_open(&self) -> Result<(), StoreError> {
         match self.stopping() {
             false => Ok(()),
             true => Err(StoreError::ReadOnly {

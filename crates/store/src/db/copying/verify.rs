@@ -3,7 +3,7 @@
 
 use super::{INDEX, target::CopyTarget};
 use crate::{
-    db::{ScanRange, Snapshot, StoreCore, read::WaitPolicy, recovery::walk},
+    db::{Scan, Snapshot, StoreCore, read::WaitPolicy, recovery::walk},
     disk::HeldDirectory,
     error::StoreError,
     index::{Index, IndexOptions},
@@ -43,11 +43,11 @@ impl Snapshot {
     /// The large values that a key leads to.
     fn large_led_to(&self) -> Result<BTreeSet<u64>, StoreError> {
         let (shared, mut ids, mut buffer) = (self.shared(), BTreeSet::new(), Vec::new());
-        for found in self.scan(ScanRange::all().keys_only())? {
-            let (key, _) = found?;
-            let Some(address) = self.view().find(shared.hash(&key), &key)? else {
+        let mut all = Scan::everything(self.clone());
+        while let Some((key, address)) = all.next_address()? {
+            if shared.keyspaces().is_dead(&key) {
                 continue;
-            };
+            }
             if !shared.read_log(address, &mut buffer, WaitPolicy::Yes)? {
                 return Err(shared.missing(address));
             }

@@ -13,12 +13,12 @@
 
 use super::{CollectionProgress, set_aside::is_the_files};
 use crate::{
-    db::{StoreCore, sample::op_address},
+    db::{StoreCore, sample::op_address, write::large_body},
     error::StoreError,
     index::{RecordAddress, ValueForm},
     log::{LogReader, LogTail, ReserveNeed, RoomClaim, VlogFile, WalkStop},
     memtable::ReadView,
-    op::{KEY_LENGTH, KIND_LARGE, KIND_PUT, KeyChange},
+    op::{KEY_LENGTH, KIND_DELETE, KeyChange, Op},
     stats::GcReport,
 };
 use forebay_pool::{Lsn, Record, record_bytes};
@@ -146,32 +146,64 @@ impl StoreCore {
         for op in crate::op::ops(record) {
             let op = op.map_err(|what| StoreError::lost(path, lsn, what))?;
             let from = op_address(lsn, &op);
+            let is_alive = self.is_alive(op.expiry);
             let copied = match op.change {
-                KeyChange::Put(value) => self.relocate(claim, KIND_PUT, op.key, value, from)?,
-                KeyChange::Large(value) => {
-                    self.relocate(claim, KIND_LARGE, op.key, &value.encode(), from)?
-                }
-                KeyChange::Delete => None,
+                KeyChange::Delete | KeyChange::DeleteRange(_) => None,
+                _ if self.keyspaces().is_dead(op.key) => None,
+                _ if is_alive => self.relocate(claim, &op, from)?,
+                _ => self.drop_expired(claim, &op, from)?,
             };
             if let Some(bytes) = copied {
                 copied_bytes += bytes;
-                report.relocated += 1;
-                report.relocated_bytes += bytes;
+                if is_alive {
+                    report.relocated += 1;
+                    report.relocated_bytes += bytes;
+                }
                 self.collector.relocated_bytes.fetch_add(bytes, Relaxed);
             }
         }
         Ok(copied_bytes)
     }
 
-    /// Step 2: writes a record again if the key's address is still `from`. The bytes that this
-    /// took, if it was.
+    /// Step 2: writes a record again, as it is, if the key's address is still `from`. The bytes
+    /// that this took, if it was.
     fn relocate(
         &self,
         claim: RoomClaim,
-        kind: u16,
-        key: &[u8],
-        body: &[u8],
+        op: &Op<'_>,
         from: RecordAddress,
+    ) -> Result<Option<u64>, StoreError> {
+        let payload = KEY_LENGTH + op.key.len() + op.body.len();
+        self.write_again(op.key, payload, from, |still| match op.change {
+            KeyChange::Put(value) if payload > self.tail.payload_max() => {
+                self.relocate_large(claim, op.key, value, op.expiry, still)
+            }
+            _ => self.write_one(claim, op.kind, op.key, op.body, ValueForm::Record, still),
+        })
+    }
+
+    /// Step 2 for a value that has expired: its key is deleted if its address is still `from`. So
+    /// it never comes back, whatever the clock says later.
+    pub(super) fn drop_expired(
+        &self,
+        claim: RoomClaim,
+        op: &Op<'_>,
+        from: RecordAddress,
+    ) -> Result<Option<u64>, StoreError> {
+        let payload = KEY_LENGTH + op.key.len();
+        self.write_again(op.key, payload, from, |still| {
+            self.write_one(claim, KIND_DELETE, op.key, &[], ValueForm::Tombstone, still)
+        })
+    }
+
+    /// Step 2: has `write` append a record of `payload` bytes if it finds under the key's lock that
+    /// the key's address is still `from`. The bytes that this took, if it was.
+    fn write_again(
+        &self,
+        key: &[u8],
+        payload: usize,
+        from: RecordAddress,
+        write: impl FnOnce(&mut dyn FnMut() -> bool) -> Result<Option<Lsn>, StoreError>,
     ) -> Result<Option<u64>, StoreError> {
         let hash = self.hash(key);
         let before = self.view.load_full();
@@ -181,19 +213,14 @@ impl StoreCore {
         // What is collected goes through the memtable as well, and keeps to its bounds.
         self.wait_for_memtable()?;
         let mut unknown = None;
-        let still = || {
+        let mut still = || {
             self.still_at(&before, hash, key, from)
                 .unwrap_or_else(|error| {
                     unknown = Some(error);
                     false
                 })
         };
-        let payload = KEY_LENGTH + key.len() + body.len();
-        let written = if kind == KIND_PUT && payload > self.tail.payload_max() {
-            self.relocate_large(claim, key, body, still)?
-        } else {
-            self.write_one(claim, kind, key, body, ValueForm::Record, still)?
-        };
+        let written = write(&mut still)?;
         let bytes = record_bytes(payload);
         // A record of which it is unknown whether it is live must not go.
         unknown.map_or(Ok(written.map(|_| bytes)), Err)
@@ -209,6 +236,11 @@ impl StoreCore {
         from: RecordAddress,
     ) -> Result<bool, StoreError> {
         let now = self.view.load();
+        if let Some(deleted) = &now.deleted
+            && deleted.hides(key, from.lsn)
+        {
+            return Ok(false);
+        }
         // What changed since is in memory, unless the tables changed as well.
         let in_memory = now
             .active
@@ -228,13 +260,14 @@ impl StoreCore {
         claim: RoomClaim,
         key: &[u8],
         value: &[u8],
-        still: impl FnOnce() -> bool,
+        expiry: Option<u64>,
+        still: impl FnMut() -> bool,
     ) -> Result<Option<Lsn>, StoreError> {
         let write = || self.large.write(key, value);
         let reserve = self.log.reserve();
         let large = reserve.with_room(ReserveNeed::Log, StoreError::is_full_disk, write)?;
-        let reference = large.value.encode();
-        let written = self.write_one(claim, KIND_LARGE, key, &reference, ValueForm::Record, still);
+        let (kind, reference) = large_body(&large.value, expiry);
+        let written = self.write_one(claim, kind, key, &reference, ValueForm::Record, still);
         let in_vain = match &written {
             Ok(written) => written.is_none(),
             Err(error) => error.nothing_logged(),

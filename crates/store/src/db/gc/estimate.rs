@@ -144,9 +144,11 @@ impl StoreCore {
             } else if end > whole {
                 look.waiting = look.waiting.max(garbage);
             } else {
-                let copied = extent(file) - garbage_bytes;
+                let written_again = sample.written_again_at(written, live);
+                let copied = (extent(file) as f64 * written_again) as u64;
                 // Half a copy on a full disk takes room and gives none. Nor does the copy of tiny
-                // records, whose entries in the index take more than their garbage.
+                // records, whose entries in the index take more than their garbage. What has
+                // expired takes a delete.
                 let fits = copied == 0
                     || copy_bytes(copied).min(extent(file) + COPY_MORE) <= room
                         && garbage_bytes as f64 > copied as f64 * index_share;

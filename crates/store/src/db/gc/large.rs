@@ -1,13 +1,15 @@
-//! Collection of large values: files of their own to which no record leads any more.
+//! Collection of large values: files of their own to which no record leads any more, or one that
+//! has expired, which is deleted then.
 
 use super::CollectionProgress;
 use crate::{
     db::{
         StoreCore,
-        read::{LOOKUPS_MAX, WaitPolicy},
+        read::{LOOKUPS_MAX, WaitPolicy, live},
     },
     error::StoreError,
     index::ValueForm,
+    log::RoomClaim,
     op::KeyChange,
     stats::GcReport,
 };
@@ -53,7 +55,13 @@ impl StoreCore {
             // Rather keep a file than remove one of which it cannot be said whose it is, or whether
             // its key leads to it.
             let led_to = match self.large.key_of(id) {
-                Ok(key) => self.leads_to(&key, id, &mut buffer).unwrap_or(true),
+                Ok(key) => {
+                    let led_to = self.leads_to(&key, id, &mut buffer).unwrap_or(true);
+                    led_to
+                        && !self
+                            .drop_expired_large(&key, id, &mut buffer)
+                            .unwrap_or(false)
+                }
                 Err(_) => true,
             };
             if !led_to {
@@ -67,6 +75,32 @@ impl StoreCore {
         Ok(())
     }
 
+    /// Deletes `key` if it leads to large value `id` and that has expired; true if it did. Its
+    /// record takes next to nothing, and may stay in the log for long.
+    fn drop_expired_large(
+        &self,
+        key: &[u8],
+        id: u64,
+        buffer: &mut Vec<u8>,
+    ) -> Result<bool, StoreError> {
+        if !self.keyspaces().expires(key) {
+            return Ok(false);
+        }
+        let Some(address) = live(self.view.load().find(self.hash(key), key)?) else {
+            return Ok(false);
+        };
+        if !self.read_log(address, buffer, WaitPolicy::Yes)? {
+            return Ok(false);
+        }
+        let op = self.op_at(buffer, address)?;
+        let is_it = matches!(op.change, KeyChange::Large(value) if value.id == id);
+        if !is_it || self.is_alive(op.expiry) {
+            return Ok(false);
+        }
+        let dropped = self.drop_expired(RoomClaim::Delete, &op, address)?;
+        Ok(dropped.is_some())
+    }
+
     /// True if the index leads from `key` to large value `id`.
     pub(in crate::db) fn leads_to(
         &self,
@@ -74,6 +108,9 @@ impl StoreCore {
         id: u64,
         buffer: &mut Vec<u8>,
     ) -> Result<bool, StoreError> {
+        if self.keyspaces().is_dead(key) {
+            return Ok(false);
+        }
         for _ in 0..LOOKUPS_MAX {
             let found = self.view.load().find(self.hash(key), key)?;
             let Some(address) = found.filter(|found| found.form != ValueForm::Tombstone) else {

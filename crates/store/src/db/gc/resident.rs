@@ -25,7 +25,7 @@ use crate::{
     error::StoreError,
     index::{RecordAddress, ValueForm},
     log::{LogTail, Resident, RoomClaim},
-    op::{KIND_BATCH, KIND_LARGE, KIND_PUT, KeyChange, ops, push_op},
+    op::{KIND_BATCH, KIND_DELETE, KeyChange, ops, push_op},
     stats::GcReport,
 };
 use forebay_pool::{
@@ -37,7 +37,6 @@ use forebay_pool::{
 };
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::{
-    borrow::Cow,
     io::IoSlice,
     path::Path,
     sync::atomic::Ordering::Relaxed,
@@ -167,6 +166,9 @@ impl StoreCore {
             // What goes wrong here is tried again; nothing is lost by garbage that stays.
             let _ = self.unlink_retired(&mut progress);
             let _ = self.collect_grown_large(&mut progress);
+            if self.has_died(&mut progress) {
+                let _ = self.look_at_dead(&mut progress);
+            }
             if called {
                 let done = self.collect_segment(resident, &mut progress, &mut GcReport::default());
                 self.tell(done);
@@ -305,7 +307,8 @@ impl StoreCore {
         }
     }
 
-    /// Step 2 for a batch: those of its operations that are live, as one batch.
+    /// Step 2 for a batch: those of its operations that are live, as one batch; for values that
+    /// have expired, deletes.
     fn copy_batch(
         &self,
         record: Record<'_>,
@@ -318,10 +321,13 @@ impl StoreCore {
         let mut live = Vec::new();
         for op in ops(record) {
             let op = op.map_err(|what| StoreError::lost(path, lsn, what))?;
-            let (kind, body) = match op.change {
-                KeyChange::Put(value) => (KIND_PUT, Cow::Borrowed(value)),
-                KeyChange::Large(value) => (KIND_LARGE, Cow::Owned(value.encode().to_vec())),
-                KeyChange::Delete => continue,
+            let deletes = matches!(op.change, KeyChange::Delete | KeyChange::DeleteRange(_));
+            if deletes || self.keyspaces().is_dead(op.key) {
+                continue;
+            }
+            let (kind, body) = match self.is_alive(op.expiry) {
+                true => (op.kind, op.body),
+                false => (KIND_DELETE, &[][..]),
             };
             let (hash, from) = (self.hash(op.key), op_address(lsn, &op));
             if before.find(hash, op.key)? == Some(from) {
@@ -331,23 +337,28 @@ impl StoreCore {
         let keys = self.locks.lock_keys(live.iter().map(|(hash, ..)| *hash));
         let mut payload = Vec::new();
         let mut placed = Vec::new();
+        // With the stripe as well: it keeps deletes of ranges out.
+        let writers = self.locks.stripe().lock();
         for (hash, key, kind, body, from) in &live {
             if self.still_at(&before, *hash, key, *from)? {
-                placed.push((*hash, key, push_op(&mut payload, *kind, key, body)));
+                let form = match *kind {
+                    KIND_DELETE => ValueForm::Tombstone,
+                    _ => ValueForm::InBatch,
+                };
+                placed.push((*hash, key, form, push_op(&mut payload, *kind, key, body)));
             }
         }
         if placed.is_empty() {
             return Ok(());
         }
-        let writers = self.locks.stripe().lock();
         let parts = [IoSlice::new(&payload)];
         let lsn = self.tail.append(RoomClaim::Copy, KIND_BATCH, &parts)?;
         let mut full = None;
-        for (hash, key, (at, bytes)) in &placed {
+        for (hash, key, form, (at, bytes)) in &placed {
             let address = RecordAddress {
                 lsn: lsn + (HEADER + at) as u64,
                 len: u32::try_from(*bytes).unwrap_or(u32::MAX),
-                form: ValueForm::InBatch,
+                form: *form,
             };
             let inserted = self.insert(RoomClaim::Copy, &writers.active, *hash, key, address);
             full = inserted.or(full);

@@ -142,6 +142,7 @@ fn look_once(
     let tail = LogTail::ReadOnly(ReadTail::new(end, copy));
     let mut core = session.shared(tail, large, None);
     core.survives = "is read only".to_owned();
+    core.check_keyspaces()?;
     core.replay_look(files_end)?;
     let now = StoreManifest::read(directory)?;
     let same = now.is_some_and(|now| *now.state() == state);

@@ -23,8 +23,8 @@ mod session;
 pub(super) use directory::{StoreLock, lock_backups};
 
 use super::{
-    BackgroundThreads, Store, StoreCore, gc::Collector, locks::Locks, range_watch::RangeWatches,
-    snapshot::Snapshots, threads::RunningThreads,
+    BackgroundThreads, OpeningNumber, Store, StoreCore, gc::Collector, locks::Locks,
+    range_watch::RangeWatches, snapshot::Snapshots, threads::RunningThreads,
 };
 use crate::{
     disk::{Disk, RealDisk, SyncMeter},
@@ -39,7 +39,10 @@ use forebay_pool::{Pool, PoolPersistence, Recovered, media::ProcessMark};
 use log_end::OpenedLog;
 use parking_lot::Mutex;
 use session::OpeningSession;
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::{Arc, atomic::AtomicU64},
+};
 
 /// How often a store is collected before it is opened on a full disk.
 const COLLECTIONS: u32 = 8;
@@ -162,6 +165,7 @@ impl Store {
         } = session.open_log(lane)?;
         let shared = Arc::new(session.shared(tail, large, meter));
         let left = recovered.iter().flat_map(Recovered::records);
+        shared.check_keyspaces()?;
         shared.replay(files_end, left)?;
         forebay_pool::failpoint!("store:replayed");
         drop(recovered);
@@ -211,20 +215,23 @@ impl OpeningSession<'_> {
             commits_puts: self.options.commit_puts && tail.needs_commit(),
             options: self.options.clone(),
             uuid: self.state.uuid,
+            opening: OpeningNumber::next(),
             tail,
             hasher,
             locks: Locks::new(&active),
-            view: ArcSwap::from_pointee(ReadView {
-                active: Some(active),
-                frozen: Vec::new(),
-                tables: self.index.snapshot(),
-            }),
+            view: ArcSwap::from_pointee(ReadView::new(
+                Some(active),
+                Vec::new(),
+                self.index.snapshot(),
+            )),
             view_change: Mutex::default(),
+            range_deletes: AtomicU64::new(0),
             spare: Mutex::default(),
             snapshots: Arc::new(Snapshots::default()),
             range_watches: RangeWatches::default(),
             turn: Mutex::default(),
             collector: Collector::default(),
+            compacting: Mutex::default(),
             background: BackgroundThreads::default(),
             drain_order: Mutex::default(),
             meter,

@@ -13,7 +13,7 @@ use crate::{
     error::StoreError,
     index::{Index, IndexOptions},
     log::{UnlistedFiles, ValueLog},
-    manifest::{ManifestState, PoolRef, StoreManifest},
+    manifest::{ManifestState, PoolRef, StoreManifest, UNMARKED_VERSION, VERSION},
     options::{Durability, StoreOptions},
     salvage::GivenUp,
 };
@@ -116,6 +116,8 @@ impl<'a> OpeningSession<'a> {
             let what = format!("its watermark is log address {watermark}, which no log reaches");
             return Err(StoreError::damaged(&dir.join(INDEX), what));
         }
+        let is_unmarked = state.format_version == UNMARKED_VERSION;
+        index.keyspaces().load(&state.keyspaces, is_unmarked);
         Ok(Self {
             directory,
             dir,
@@ -243,6 +245,8 @@ impl<'a> OpeningSession<'a> {
             Durability::Fsync | Durability::NoSync => None,
         };
         self.log.note(|state| {
+            // What is written from now on may be what an older program does not know.
+            state.format_version = VERSION;
             state.epoch = epoch;
             state.pool.clone_from(&pool);
             state.log_end = None;

@@ -18,7 +18,9 @@ use crate::{
     },
     error::StoreError,
     index::{IndexEntry, IndexError, IndexIter, ValueForm},
+    keyspace::KeyspaceId,
     memtable::{Chunk, KeyStretch, ReadView},
+    range_tombstones::RangeTombstones,
 };
 use forebay_pool::Lsn;
 use std::{
@@ -54,6 +56,8 @@ pub(super) struct Keys {
     /// Newest first.
     sources: Vec<KeySource>,
     hiding: Vec<HidingChunk>,
+    /// What deleted ranges hide of what the snapshot sees.
+    deleted: Option<Arc<RangeTombstones>>,
     /// How many of the view's chunks are active: one, or none in a snapshot's view.
     active: usize,
     /// As long as nothing older than the active chunk was given: what is known of its start.
@@ -72,6 +76,7 @@ impl Keys {
             view: Weak::new(),
             sources: Vec::new(),
             hiding: Vec::new(),
+            deleted: None,
             active: 0,
             start: None,
             passed: 0,
@@ -98,6 +103,15 @@ impl Keys {
         range
     }
 
+    pub(super) fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// The number of the keyspace that the snapshot shows, also if that was dropped.
+    pub(super) fn keyspace_number(&self) -> KeyspaceId {
+        self.snapshot.keyspace_number()
+    }
+
     pub(super) fn shared(&self) -> &StoreCore {
         self.snapshot.shared()
     }
@@ -121,7 +135,9 @@ impl Keys {
         (self.sources, self.hiding) = (Vec::new(), Vec::new());
         let older = self.older_than_active(&view);
         let mut pins = Vec::new();
+        let mut next_start = Lsn::MAX;
         for (age, chunk) in view.chunks().enumerate() {
+            let end = std::mem::replace(&mut next_start, chunk.start());
             let order = chunk.ordered();
             self.hiding.extend(order.left.map(|left| HidingChunk {
                 age,
@@ -143,6 +159,7 @@ impl Keys {
                 }
                 let from = SourceOrigin::Chunk {
                     age,
+                    end,
                     chunk: Arc::downgrade(chunk),
                     run: Arc::downgrade(&run),
                     low,
@@ -154,11 +171,11 @@ impl Keys {
         }
         let tables: IndexIter = match &older {
             None => Box::new(std::iter::empty()),
-            Some(range) => view.tables.range((
-                range.from.as_ref().map(Vec::as_slice),
-                range.to.as_ref().map(Vec::as_slice),
-            )),
+            Some(range) => view
+                .tables
+                .range_without(range.bounds(), view.deleted.clone()),
         };
+        self.deleted.clone_from(&view.deleted);
         let from = SourceOrigin::Tables(tables);
         self.sources.push(KeySource { from, next: None });
         pins.push(None);
@@ -249,11 +266,19 @@ impl Keys {
                 self.note_start(FirstKey::None);
                 return Ok(None);
             };
-            let found = self.sources[number].next.take();
-            self.sources[number].advance(&pins[number], limit, reversed)?;
-            let Some(found) = found else {
+            let Some(found) = self.sources[number].next.take() else {
                 return Ok(None);
             };
+            let deleted = self.deleted.as_deref();
+            let range = deleted.and_then(|deleted| deleted.at(&found.0));
+            // Older sources have no newer entry of the key.
+            if let Some(range) = range.filter(|range| range.lsn > found.1.lsn) {
+                self.sources[number].skip(&pins[number], range, reversed);
+                self.sources[number].advance(&pins[number], limit, reversed)?;
+                self.note_hidden(number);
+                continue;
+            }
+            self.sources[number].advance(&pins[number], limit, reversed)?;
             let dead = found.1.form == ValueForm::Tombstone;
             for (at, pin) in pins.iter().enumerate().skip(number + 1) {
                 let source = &mut self.sources[at];

@@ -11,14 +11,21 @@
 //! All that is a `walk`. A scan has one for its own direction, and makes another for the opposite
 //! one, of the same snapshot, when it is first asked for a pair from there. What a walk has left
 //! begins at its next key: one that comes to a key which the other one has left behind has met it,
-//! and everything was given.
+//! and everything was given, or passed over by either as expired: both see the snapshot's time.
+//!
+//! Within, keys and ranges are stored ones (`keyspace::stored_key`): a scan encodes what its caller
+//! seeks, and decodes what it gives.
 
 mod keys;
 mod source;
 mod walk;
 
 use super::{Snapshot, Store, Value, range::ScanRange};
-use crate::{error::StoreError, index::IndexEntry};
+use crate::{
+    error::StoreError,
+    index::IndexEntry,
+    keyspace::{KeyRoom, user_key},
+};
 use keys::Keys;
 use std::{iter::FusedIterator, ops::RangeBounds};
 use walk::ScanWalk;
@@ -70,7 +77,7 @@ impl Store {
     /// # }
     /// ```
     pub fn scan(&self, range: ScanRange) -> Result<Scan, StoreError> {
-        Ok(Scan::new(Snapshot::new(&self.shared)?, range))
+        Scan::new(Snapshot::new(&self.shared)?, range)
     }
 
     /// The keys between two bounds as of now, in order. All keys: [`ScanRange::all`].
@@ -123,7 +130,7 @@ impl Snapshot {
     /// I/O errors and damage.
     pub fn scan(&self, range: ScanRange) -> Result<Scan, StoreError> {
         self.shared().check_process()?;
-        Ok(Scan::new(self.clone(), range))
+        Scan::new(self.clone(), range)
     }
 
     /// As [`Store::range`], as of the snapshot.
@@ -144,9 +151,33 @@ impl Snapshot {
 }
 
 impl Scan {
-    pub(super) fn new(snapshot: Snapshot, range: ScanRange) -> Self {
+    /// The keys of this range of the snapshot's keyspace.
+    pub(super) fn new(snapshot: Snapshot, range: ScanRange) -> Result<Self, StoreError> {
+        let id = snapshot.keyspace_id()?;
+        Ok(Self::stored(snapshot, range.stored(id)))
+    }
+
+    /// The stored keys of this range, of whichever keyspace.
+    pub(super) fn stored(snapshot: Snapshot, range: ScanRange) -> Self {
+        let expires = range.may_expire() && snapshot.shared().keyspaces().ttl_least_ms().is_some();
         Self {
-            front: ScanWalk::new(Keys::new(snapshot, range)),
+            front: ScanWalk::new(Keys::new(snapshot, range), expires),
+            back: None,
+            range: None,
+            ended: false,
+        }
+    }
+
+    /// All stored keys, expired or not; their values are not read.
+    pub(super) fn everything(snapshot: Snapshot) -> Self {
+        Self::everything_in(snapshot, ScanRange::all())
+    }
+
+    /// The same in a range.
+    pub(super) fn everything_in(snapshot: Snapshot, range: ScanRange) -> Self {
+        let keys = Keys::new(snapshot, range.keys_only());
+        Self {
+            front: ScanWalk::new(keys, false),
             back: None,
             range: None,
             ended: false,
@@ -179,7 +210,8 @@ impl Scan {
     /// # }
     /// ```
     pub fn seek(&mut self, key: impl AsRef<[u8]>) {
-        let key = key.as_ref();
+        let (id, mut room) = (self.front.keys().keyspace_number(), KeyRoom::new());
+        let key = id.stored(key.as_ref(), &mut room);
         let range = self
             .range
             .get_or_insert_with(|| self.front.keys().whole_range());
@@ -208,21 +240,37 @@ impl Scan {
     /// # }
     /// ```
     pub fn seek_back(&mut self, key: impl AsRef<[u8]>) {
+        let (id, mut room) = (self.front.keys().keyspace_number(), KeyRoom::new());
+        let key = id.stored(key.as_ref(), &mut room);
         let range = self
             .range
             .get_or_insert_with(|| self.front.keys().whole_range());
-        let left = range.part_up_to(key.as_ref());
+        let left = range.part_up_to(key);
         self.begin(left);
     }
 
     fn begin(&mut self, left: ScanRange) {
-        let keys = self.front.keys().of(left);
-        (self.front, self.back, self.ended) = (ScanWalk::new(keys), None, false);
+        (self.front, self.back, self.ended) = (self.front.through(left), None, false);
     }
 
-    /// The next key and where its value is, which is not read.
+    /// The next stored key and where its value is, which is not read.
     pub(super) fn next_address(&mut self) -> Result<Option<IndexEntry>, StoreError> {
         self.front.next_address()
+    }
+
+    /// The next stored key with its value.
+    pub(super) fn next_stored(&mut self) -> Result<Option<(Vec<u8>, Value)>, StoreError> {
+        self.front.next_pair(self.back.as_deref())
+    }
+
+    /// What is given of the next stored pair, or of none.
+    fn given(
+        &mut self,
+        stored: Result<Option<(Vec<u8>, Value)>, StoreError>,
+    ) -> Option<Result<(Vec<u8>, Value), StoreError>> {
+        self.ended = !matches!(stored, Ok(Some(_)));
+        let pair = stored.map(|pair| pair.map(|(key, value)| (user_key(key), value)));
+        pair.transpose()
     }
 }
 
@@ -234,9 +282,8 @@ impl Iterator for Scan {
             return None;
         }
         let own = self.front.keys().shared().check_process();
-        let pair = own.and_then(|()| self.front.next_pair(self.back.as_deref()));
-        self.ended = !matches!(pair, Ok(Some(_)));
-        pair.transpose()
+        let pair = own.and_then(|()| self.next_stored());
+        self.given(pair)
     }
 }
 
@@ -249,8 +296,7 @@ impl DoubleEndedIterator for Scan {
         let own = front.keys().shared().check_process();
         let back = (self.back).get_or_insert_with(|| Box::new(front.opposite()));
         let pair = own.and_then(|()| back.next_pair(Some(front)));
-        self.ended = !matches!(pair, Ok(Some(_)));
-        pair.transpose()
+        self.given(pair)
     }
 }
 

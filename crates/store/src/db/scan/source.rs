@@ -6,6 +6,7 @@
 use crate::{
     index::{IndexEntry, IndexError, IndexIter},
     memtable::{Chunk, SortedRun},
+    range_tombstones::RangeTombstone,
 };
 use forebay_pool::Lsn;
 use std::sync::{Arc, Weak};
@@ -21,6 +22,8 @@ pub(super) enum SourceOrigin {
     Chunk {
         /// How many chunks are newer.
         age: usize,
+        /// Where the next one starts: what it has lies below.
+        end: Lsn,
         chunk: Weak<Chunk>,
         run: Weak<SortedRun>,
         low: usize,
@@ -64,6 +67,25 @@ impl KeySource {
             .transpose()?,
         };
         Ok(())
+    }
+
+    /// Goes on behind a deleted range, if the source has nothing newer than that.
+    pub(super) fn skip(&mut self, pin: &SourcePin, range: &RangeTombstone, reversed: bool) {
+        let (SourceOrigin::Chunk { end, low, high, .. }, Some((chunk, run))) =
+            (&mut self.from, pin)
+        else {
+            return;
+        };
+        if *end > range.lsn {
+            return;
+        }
+        if reversed {
+            *high = (*high).min(chunk.keys_below(run, &range.start, false));
+        } else {
+            let behind = range.end.as_deref();
+            let behind = behind.map_or(*high, |behind| chunk.keys_below(run, behind, false));
+            *low = (*low).max(behind);
+        }
     }
 
     /// How many chunks are newer than this source.

@@ -3,7 +3,7 @@
 
 use super::keys::Keys;
 use crate::{
-    db::Value,
+    db::{Value, range::ScanRange},
     error::StoreError,
     index::{IndexEntry, RecordAddress},
 };
@@ -17,6 +17,8 @@ const AHEAD_BYTES: u64 = 4 << 20;
 /// One way through a range.
 pub(super) struct ScanWalk {
     keys: Keys,
+    /// Values may have expired when its snapshot was taken: they are passed over.
+    expires: bool,
     /// Keys that are not given yet.
     ahead: VecDeque<(IndexEntry, ValuePrefetch)>,
     ahead_next: usize,
@@ -32,9 +34,10 @@ enum ValuePrefetch {
 }
 
 impl ScanWalk {
-    pub(super) fn new(keys: Keys) -> Self {
+    pub(super) fn new(keys: Keys, expires: bool) -> Self {
         Self {
             keys,
+            expires,
             ahead: VecDeque::new(),
             ahead_next: AHEAD.0,
         }
@@ -44,12 +47,17 @@ impl ScanWalk {
         &self.keys
     }
 
+    /// Through another part of the range that this one was made for.
+    pub(super) fn through(&self, part: ScanRange) -> Self {
+        Self::new(self.keys.of(part), self.expires)
+    }
+
     /// Through what this one has left, from the other end.
     pub(super) fn opposite(&self) -> Self {
         let mut range = self.keys.range().clone();
         range.begin_at(self.left_from().map(<[u8]>::to_vec));
         range.reversed = !range.reversed;
-        Self::new(self.keys.of(range))
+        self.through(range)
     }
 
     /// Where what it has left begins.
@@ -133,34 +141,70 @@ impl ScanWalk {
         Ok(())
     }
 
-    /// The next key and where its value is, which is not read.
-    pub(super) fn next_address(&mut self) -> Result<Option<IndexEntry>, StoreError> {
+    fn next_ahead(&mut self) -> Result<Option<(IndexEntry, ValuePrefetch)>, StoreError> {
         if self.ahead.is_empty() {
             self.read_ahead()?;
         }
-        Ok(self.ahead.pop_front().map(|(found, _)| found))
+        Ok(self.ahead.pop_front())
     }
 
-    /// The next pair; none at the end, or if the walk from the other end has given it.
+    /// The next stored key and where its value is, which is not read.
+    pub(super) fn next_address(&mut self) -> Result<Option<IndexEntry>, StoreError> {
+        loop {
+            match self.next_ahead()? {
+                Some(((key, at), _)) if !self.is_there(&key, at)? => {}
+                next => return Ok(next.map(|(found, _)| found)),
+            }
+        }
+    }
+
+    /// True if the value there has not expired.
+    fn is_there(&self, key: &[u8], address: RecordAddress) -> Result<bool, StoreError> {
+        if !self.expires {
+            return Ok(true);
+        }
+        let snapshot = self.keys.snapshot();
+        (snapshot.shared()).is_alive_at(key, address, snapshot.time())
+    }
+
+    /// The next stored pair; none at the end, or if the walk from the other end has given it.
     #[inline]
     pub(super) fn next_pair(
         &mut self,
         other: Option<&Self>,
     ) -> Result<Option<(Vec<u8>, Value)>, StoreError> {
-        if self.ahead.is_empty() {
-            self.read_ahead()?;
+        while let Some(((key, address), ahead)) = self.next_ahead()? {
+            if other.is_some_and(|other| other.is_past(&key)) {
+                break;
+            }
+            if let Some(value) = self.value_of(&key, address, ahead)? {
+                return Ok(Some((key, value)));
+            }
         }
-        let Some(((key, address), ahead)) = self.ahead.pop_front() else {
-            return Ok(None);
-        };
-        if other.is_some_and(|other| other.is_past(&key)) {
-            return Ok(None);
+        // Of a keyspace that is being dropped some were missed.
+        self.keys.snapshot().keyspace_id()?;
+        Ok(None)
+    }
+
+    /// The value of a key, unless it has expired.
+    #[inline]
+    fn value_of(
+        &mut self,
+        key: &[u8],
+        address: RecordAddress,
+        ahead: ValuePrefetch,
+    ) -> Result<Option<Value>, StoreError> {
+        if self.expires && self.keys.only() {
+            let is_there = self.is_there(key, address)?;
+            // Of a dropped one it is not known any more what expires.
+            self.keys.snapshot().keyspace_id()?;
+            return Ok(is_there.then(Value::default));
         }
         let at_hand = match ahead {
             ValuePrefetch::Read(value) => Some(value),
             ValuePrefetch::Asked => None,
             ValuePrefetch::Nothing => {
-                let at_hand = self.keys.shared().value_at_hand(&key, address)?;
+                let at_hand = self.keys.shared().value_at_hand(key, address)?;
                 if at_hand.is_none() {
                     self.ask_with_rest(address)?;
                 }
@@ -169,8 +213,9 @@ impl ScanWalk {
         };
         let value = match at_hand {
             Some(value) => value,
-            None => self.keys.shared().value_at(&key, address)?,
+            None => self.keys.shared().value_at(key, address)?,
         };
-        Ok(Some((key, value)))
+        let is_alive = self.keys.snapshot().is_alive(value.expiry());
+        Ok(is_alive.then_some(value))
     }
 }

@@ -6,25 +6,32 @@
 //!    anew.
 //! 2. Lock all keys that were read and that are to be written. No writer changes them now.
 //! 3. Each key that was read must have the value that it had.
-//! 4. Lock the thread's stripe; if there are ranges, all stripes. Nothing is written at all now,
-//!    until 6: the rest of what was written to the ranges since the second snapshot was noted by
-//!    the watch, and these keys must have the values that they had then.
+//! 4. Lock the thread's stripe; if there are ranges, all stripes. No keyspace is dropped now, until
+//!    6: those that were read must be there. With all stripes nothing is written at all: the rest
+//!    of what was written to the ranges since the second snapshot was noted by the watch, and these
+//!    keys must have the values that they had then.
 //! 5. Append the batch.
 //! 6. Insert its keys into the memtable, and unlock: as any other batch (`write`).
 //!
 //! So its reads hold at the moment of its append, and each write that changes one of them lies
 //! behind it in the log.
+//!
+//! Of values that expire it has seen those that had not at its beginning. As long as a key's record
+//! is the one that was there then, time alone is no conflict. Once another one is there, or a
+//! delete, it is not known what others have read of it: only the collector's copy, and the same
+//! value put again and alive, are no conflict, and that what it saw as expired was deleted.
 
 use super::ReadSet;
 use crate::{
     db::{
-        Snapshot, StoreCore, range::ScanRange, range_watch::RangeWatch, read::live, scan::Scan,
-        snapshot::SnapshotMoment,
+        Snapshot, StoreCore, Value, range::ScanRange, range_watch::RangeWatch, read::live,
+        scan::Scan, snapshot::SnapshotMoment,
     },
     error::StoreError,
     index::RecordAddress,
+    keyspace::{KeyspaceId, user_key},
 };
-use std::{cell::Cell, sync::Arc};
+use std::{cell::Cell, collections::BTreeSet, sync::Arc};
 
 /// So many noted keys are few enough to be compared while no writer writes.
 const FEW: usize = 16;
@@ -35,6 +42,10 @@ const CATCH_UPS: u32 = 16;
 pub(in crate::db) struct CommitCheck<'s> {
     keys: Vec<ReadKey<'s>>,
     ranges: Option<CheckedRanges<'s>>,
+    /// The keyspaces of both.
+    keyspaces: BTreeSet<KeyspaceId>,
+    /// When the transaction began.
+    time: u64,
 }
 
 /// A key that was read, and where its value was.
@@ -64,25 +75,33 @@ impl<'s> CommitCheck<'s> {
             key,
             address,
         });
-        let keys = keys.collect();
+        let (keys, time) = (keys.collect(), then.time());
         let ranges: Vec<ScanRange> = reads.ranges.iter().flatten().cloned().collect();
+        let of_keys = reads.keys.keys().map(|key| KeyspaceId::of(key));
+        let keyspaces = of_keys.chain(ranges.iter().map(ScanRange::keyspace));
+        let mut check = Self {
+            keys,
+            ranges: None,
+            keyspaces: keyspaces.collect(),
+            time,
+        };
         if ranges.is_empty() {
-            return Ok(Self { keys, ranges: None });
+            return Ok(check);
         }
         let watch = shared.range_watches.watch(ranges.clone());
-        let now = Snapshot::new(shared)?;
+        let now = Snapshot::new(shared)?.at(time);
         forebay_pool::failpoint!("store:watching");
         if now.view().limit() != then.view().limit() {
             for range in ranges {
                 shared.compare_range(then, &now, range)?;
             }
         }
-        let ranges = Some(CheckedRanges {
+        check.ranges = Some(CheckedRanges {
             watch,
             now,
             is_overrun: Cell::new(false),
         });
-        Ok(Self { keys, ranges })
+        Ok(check)
     }
 
     /// The hashes of the keys that were read.
@@ -118,9 +137,15 @@ impl<'s> CommitCheck<'s> {
     /// Step 3. The keys are locked.
     pub(in crate::db) fn keys_are_as_read(&self, shared: &StoreCore) -> Result<(), StoreError> {
         for ReadKey { hash, key, address } in &self.keys {
-            shared.check_unchanged(*hash, key, *address)?;
+            shared.check_unchanged(*hash, key, *address, self.time)?;
         }
         Ok(())
+    }
+
+    /// Step 4. The thread's stripe is locked: a drop that comes now comes behind.
+    pub(in crate::db) fn keyspaces_are_there(&self, shared: &StoreCore) -> Result<(), StoreError> {
+        let mut read = self.keyspaces.iter();
+        read.try_for_each(|id| shared.keyspaces().check_id(*id))
     }
 
     /// Step 4. All stripes are locked.
@@ -139,13 +164,13 @@ impl CheckedRanges<'_> {
         let noted = self.watch.take();
         if let Some(key) = noted.not_noted {
             self.is_overrun.set(true);
-            return Err(StoreError::Conflict { key });
+            return Err(conflict(key));
         }
         for key in &noted.keys {
             let (moment, hash): (&SnapshotMoment, u64) = (self.now.view(), shared.hash(key));
             wait(hash);
             let address = live(moment.find(hash, key)?);
-            shared.check_unchanged(hash, key, address)?;
+            shared.check_unchanged(hash, key, address, self.now.time())?;
         }
         Ok(noted.keys.len())
     }
@@ -158,29 +183,42 @@ impl StoreCore {
         hash: u64,
         key: &[u8],
         address: Option<RecordAddress>,
+        time: u64,
     ) -> Result<(), StoreError> {
         let now = live(self.view.load().find(hash, key)?);
-        match self.is_same_value(key, address, now)? {
+        match self.is_same_value(key, address, now, time)? {
             true => Ok(()),
-            false => Err(StoreError::Conflict { key: key.to_vec() }),
+            false => Err(conflict(key.to_vec())),
         }
     }
 
-    /// True if the values at the two addresses are the same: the collector may have copied it.
+    /// True if the values at the two addresses are the same to who began at `time`, and saw `then`
+    /// as of that: the collector may have copied it, or deleted it when it had expired.
     fn is_same_value(
         &self,
         key: &[u8],
         then: Option<RecordAddress>,
         now: Option<RecordAddress>,
+        time: u64,
     ) -> Result<bool, StoreError> {
         match (then, now) {
             (then, now) if then == now => Ok(true),
-            (Some(then), Some(now)) => Ok(*self.value_at(key, then)? == *self.value_at(key, now)?),
-            _ => Ok(false),
+            (Some(then), Some(now)) => {
+                let (then, now) = (self.value_at(key, then)?, self.value_at(key, now)?);
+                let is_copy = then.expiry() == now.expiry();
+                let is_alive = |value: &Value| value.expiry().is_none_or(|end| time < end);
+                // The clock may have been set since.
+                let are_alive = is_alive(&then) && is_alive(&now) && self.is_alive(now.expiry());
+                Ok(*then == *now && (is_copy || are_alive))
+            }
+            // Whether the collector has deleted it nobody knows; what was not seen is not missed.
+            (Some(then), None) => Ok(!self.is_alive_at(key, then, time)?),
+            (None, _) => Ok(false),
         }
     }
 
-    /// Refuses unless both snapshots have the same keys in the range, with the same values.
+    /// Refuses unless both snapshots have the same keys in the range, with the same values. Records
+    /// that had expired are compared, too: one that was put since may have.
     fn compare_range(
         &self,
         then: &Snapshot,
@@ -191,22 +229,40 @@ impl StoreCore {
             reversed: false,
             ..range.keys_only()
         };
-        let mut then = Scan::new(then.clone(), range.clone());
-        let mut now = Scan::new(now.clone(), range);
+        let time = then.time();
+        let mut then = Scan::everything_in(then.clone(), range.clone());
+        let mut now = Scan::everything_in(now.clone(), range);
+        let (mut was, mut is) = (then.next_address()?, now.next_address()?);
         loop {
-            let key = match (then.next_address()?, now.next_address()?) {
+            let key = match (&was, &is) {
                 (None, None) => return Ok(()),
-                (Some((key, then)), Some((same, now))) if key == same => {
-                    if self.is_same_value(&key, Some(then), Some(now))? {
-                        continue;
+                (Some((key, at)), Some((same, other))) if key == same => {
+                    if !self.is_same_value(key, Some(*at), Some(*other), time)? {
+                        return Err(conflict(key.clone()));
                     }
-                    key
+                    (was, is) = (then.next_address()?, now.next_address()?);
+                    continue;
                 }
                 (Some((key, _)), Some((other, _))) => key.min(other),
                 (Some((key, _)), None) | (None, Some((key, _))) => key,
             };
-            return Err(StoreError::Conflict { key });
+            // Had it expired then, and was it deleted since?
+            if let Some((gone, at)) = &was
+                && gone == key
+                && self.is_same_value(gone, Some(*at), None, time)?
+            {
+                was = then.next_address()?;
+                continue;
+            }
+            return Err(conflict(key.clone()));
         }
+    }
+}
+
+/// What was read of this stored key was changed.
+fn conflict(stored: Vec<u8>) -> StoreError {
+    StoreError::Conflict {
+        key: user_key(stored),
     }
 }
 

@@ -7,7 +7,8 @@
 //! without a transaction counts as one.
 //!
 //! What counts is what a key's value is: a copy of the collector is no change, and a value that was
-//! changed and is as it was before is none either.
+//! changed and is as it was before is none either. Nor is it that a value has expired since the
+//! transaction began, which sees those that had not, until the collector has deleted it.
 
 mod commit;
 mod scan;
@@ -16,11 +17,17 @@ pub(super) use commit::CommitCheck;
 pub use scan::TransactionScan;
 
 use super::{
-    Snapshot, Store, Value,
+    Keyspace, Snapshot, Store, Value,
     range::ScanRange,
-    write::{Batch, bytes_in_log, check_key, check_value},
+    write::{Batch, bytes_in_log, check_value, range_bytes, stored_checked},
 };
-use crate::{error::StoreError, index::RecordAddress, log::RoomClaim};
+use crate::{
+    error::StoreError,
+    index::RecordAddress,
+    keyspace::{KeyRoom, KeyspaceId},
+    log::RoomClaim,
+    range_tombstones::RangeTombstone,
+};
 use std::{cell::RefCell, collections::BTreeMap, ops::RangeBounds, time::Duration};
 
 /// Times that [`Store::transaction`] runs.
@@ -37,7 +44,7 @@ const COMPARISONS_MAX: u32 = 4;
 /// What a transaction has read, and depends on.
 #[derive(Default)]
 struct ReadSet {
-    /// Where the value of each key was, if it had one.
+    /// Where the value of each key was, if it had one. Keys are as they are stored.
     keys: BTreeMap<Vec<u8>, Option<RecordAddress>>,
     /// What scans went through; `None` for one of which nothing was taken.
     ranges: Vec<Option<ScanRange>>,
@@ -74,7 +81,10 @@ pub struct Transaction<'s> {
     store: &'s Store,
     snapshot: Snapshot,
     reads: RefCell<ReadSet>,
+    /// Keys are as they are stored.
     writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    /// Ranges that it deletes, before it does its writes.
+    ranges: Vec<RangeTombstone>,
     /// What the writes take in the log.
     log_bytes: usize,
 }
@@ -103,6 +113,7 @@ impl Store {
             snapshot: self.snapshot()?,
             reads: RefCell::default(),
             writes: BTreeMap::new(),
+            ranges: Vec::new(),
             log_bytes: 0,
         })
     }
@@ -168,13 +179,51 @@ impl Transaction<'_> {
     /// # Errors
     /// As [`Store::get`].
     pub fn get(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<Option<Value>, StoreError> {
-        let key = key.as_ref();
+        let mut room = KeyRoom::new();
+        self.get_stored(KeyspaceId::DEFAULT.stored(key.as_ref(), &mut room))
+    }
+
+    /// As [`get`](Self::get), of a key of a keyspace.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// use forebay_store::KeyspaceOptions;
+    /// let owners = store.keyspace("owners", KeyspaceOptions::new())?;
+    /// store.transaction(|tx| {
+    ///     if tx.get_in(&owners, "boat")?.is_none() {
+    ///         tx.put_in(&owners, "boat", "alice")?;
+    ///         tx.put("boat", "blue")?;
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn get_in(
+        &self,
+        keyspace: &Keyspace<'_>,
+        key: &(impl AsRef<[u8]> + ?Sized),
+    ) -> Result<Option<Value>, StoreError> {
+        let (id, mut room) = (keyspace.id_in(self.store)?, KeyRoom::new());
+        self.get_stored(id.stored(key.as_ref(), &mut room))
+    }
+
+    fn get_stored(&self, key: &[u8]) -> Result<Option<Value>, StoreError> {
         if let Some(written) = self.writes.get(key) {
             return Ok(written.clone().map(Value::from_vec));
         }
+        if self.deletes(key) {
+            return Ok(None);
+        }
         let address = self.address(key)?;
         let shared = self.snapshot.shared();
-        address.map(|at| shared.value_in(key, at)).transpose()
+        let value = address.map(|at| shared.value_in(key, at)).transpose()?;
+        Ok(value.filter(|value| self.snapshot.is_alive(value.expiry())))
     }
 
     /// True if the key has a value, which is not read.
@@ -182,11 +231,55 @@ impl Transaction<'_> {
     /// # Errors
     /// As [`Store::contains_key`].
     pub fn contains_key(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<bool, StoreError> {
-        let key = key.as_ref();
-        match self.writes.get(key) {
-            Some(written) => Ok(written.is_some()),
-            None => Ok(self.address(key)?.is_some()),
+        let mut room = KeyRoom::new();
+        self.contains_stored(KeyspaceId::DEFAULT.stored(key.as_ref(), &mut room))
+    }
+
+    /// As [`contains_key`](Self::contains_key), of a key of a keyspace.
+    ///
+    /// # Errors
+    /// As [`Keyspace::contains_key`].
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// # use forebay_store::KeyspaceOptions;
+    /// let owners = store.keyspace("owners", KeyspaceOptions::new())?;
+    /// let mut tx = store.begin()?;
+    /// tx.put_in(&owners, "boat", "alice")?;
+    /// assert!(tx.contains_key_in(&owners, "boat")? && !tx.contains_key("boat")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn contains_key_in(
+        &self,
+        keyspace: &Keyspace<'_>,
+        key: &(impl AsRef<[u8]> + ?Sized),
+    ) -> Result<bool, StoreError> {
+        let (id, mut room) = (keyspace.id_in(self.store)?, KeyRoom::new());
+        self.contains_stored(id.stored(key.as_ref(), &mut room))
+    }
+
+    fn contains_stored(&self, key: &[u8]) -> Result<bool, StoreError> {
+        if let Some(written) = self.writes.get(key) {
+            return Ok(written.is_some());
         }
+        if self.deletes(key) {
+            return Ok(false);
+        }
+        match self.address(key)? {
+            None => Ok(false),
+            Some(address) => {
+                let (shared, time) = (self.snapshot.shared(), self.snapshot.time());
+                shared.is_alive_at(key, address, time)
+            }
+        }
+    }
+
+    /// True if the key is in a range that it deletes.
+    fn deletes(&self, key: &[u8]) -> bool {
+        self.ranges.iter().any(|range| range.contains(key))
     }
 
     /// Where the key's value was at the beginning. The transaction depends on that from now on.
@@ -224,7 +317,34 @@ impl Transaction<'_> {
     /// # }
     /// ```
     pub fn scan(&self, range: ScanRange) -> Result<TransactionScan<'_>, StoreError> {
-        TransactionScan::new(self, range)
+        TransactionScan::new(self, self.snapshot.clone(), range)
+    }
+
+    /// As [`scan`](Self::scan), of the keys of a keyspace.
+    ///
+    /// # Errors
+    /// As [`Keyspace::scan`].
+    ///
+    /// ```
+    /// use forebay_store::{KeyspaceOptions, ScanRange};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// let owners = store.keyspace("owners", KeyspaceOptions::new())?;
+    /// owners.put("boat", "alice")?;
+    /// let mut tx = store.begin()?;
+    /// tx.put_in(&owners, "canoe", "bob")?;
+    /// assert_eq!(tx.scan_in(&owners, ScanRange::all())?.count(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn scan_in(
+        &self,
+        keyspace: &Keyspace<'_>,
+        range: ScanRange,
+    ) -> Result<TransactionScan<'_>, StoreError> {
+        keyspace.id_in(self.store)?;
+        TransactionScan::new(self, keyspace.of(&self.snapshot), range)
     }
 
     /// As [`Store::range`].
@@ -257,7 +377,35 @@ impl Transaction<'_> {
         value: &(impl AsRef<[u8]> + ?Sized),
     ) -> Result<(), StoreError> {
         check_value(value.as_ref())?;
-        self.add(key.as_ref(), Some(value.as_ref()))
+        self.add(KeyspaceId::DEFAULT, key.as_ref(), Some(value.as_ref()))
+    }
+
+    /// As [`put`](Self::put), of a key of a keyspace, which [`get_in`](Self::get_in) shows.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); [`StoreError::KeyspaceDropped`].
+    pub fn put_in(
+        &mut self,
+        keyspace: &Keyspace<'_>,
+        key: &(impl AsRef<[u8]> + ?Sized),
+        value: &(impl AsRef<[u8]> + ?Sized),
+    ) -> Result<(), StoreError> {
+        check_value(value.as_ref())?;
+        let id = keyspace.id_in(self.store)?;
+        self.add(id, key.as_ref(), Some(value.as_ref()))
+    }
+
+    /// As [`delete`](Self::delete), of a key of a keyspace.
+    ///
+    /// # Errors
+    /// As [`put_in`](Self::put_in).
+    pub fn delete_in(
+        &mut self,
+        keyspace: &Keyspace<'_>,
+        key: &(impl AsRef<[u8]> + ?Sized),
+    ) -> Result<(), StoreError> {
+        let id = keyspace.id_in(self.store)?;
+        self.add(id, key.as_ref(), None)
     }
 
     /// Removes the key, when it is committed.
@@ -265,11 +413,86 @@ impl Transaction<'_> {
     /// # Errors
     /// As [`put`](Self::put).
     pub fn delete(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), StoreError> {
-        self.add(key.as_ref(), None)
+        self.add(KeyspaceId::DEFAULT, key.as_ref(), None)
     }
 
-    fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
-        check_key(key)?;
+    /// Removes all keys of a range, when it is committed: what is there then, and what this
+    /// transaction has put there so far. It does not depend on what that is.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    ///
+    /// ```
+    /// use forebay_store::ScanRange;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// store.put("boat/old", "blue")?;
+    /// store.transaction(|tx| {
+    ///     tx.delete_range(ScanRange::prefix("boat/"))?;
+    ///     tx.put("boat/new", "red")?;
+    ///     assert_eq!(tx.prefix("boat/")?.count(), 1);
+    ///     Ok(())
+    /// })?;
+    /// assert!(!store.contains_key("boat/old")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn delete_range(&mut self, range: ScanRange) -> Result<(), StoreError> {
+        self.add_range(KeyspaceId::DEFAULT, range)
+    }
+
+    /// As [`delete_range`](Self::delete_range), of keys of a keyspace.
+    ///
+    /// # Errors
+    /// As [`put_in`](Self::put_in).
+    ///
+    /// ```
+    /// use forebay_store::{KeyspaceOptions, ScanRange};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// let owners = store.keyspace("owners", KeyspaceOptions::new())?;
+    /// owners.put("boat/old", "alice")?;
+    /// store.transaction(|tx| {
+    ///     tx.delete_range_in(&owners, ScanRange::prefix("boat/"))?;
+    ///     tx.put_in(&owners, "boat/new", "bob")
+    /// })?;
+    /// assert_eq!(owners.prefix("boat/")?.count(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn delete_range_in(
+        &mut self,
+        keyspace: &Keyspace<'_>,
+        range: ScanRange,
+    ) -> Result<(), StoreError> {
+        let id = keyspace.id_in(self.store)?;
+        self.add_range(id, range)
+    }
+
+    fn add_range(&mut self, id: KeyspaceId, range: ScanRange) -> Result<(), StoreError> {
+        let Some(range) = range.stored(id).tombstone() else {
+            return Ok(());
+        };
+        let bytes_max = self.store.shared.tail.payload_max();
+        let replaced = self.writes.iter().filter(|(key, _)| range.contains(key));
+        let replaced: usize = replaced
+            .map(|(key, value)| bytes_in_log(key, value.as_deref(), bytes_max))
+            .sum();
+        let bytes = self.log_bytes - replaced + range_bytes(&range);
+        if bytes > bytes_max {
+            return Err(StoreError::BatchTooLarge { bytes, bytes_max });
+        }
+        self.log_bytes = bytes;
+        self.writes.retain(|key, _| !range.contains(key));
+        self.ranges.push(range);
+        Ok(())
+    }
+
+    fn add(&mut self, id: KeyspaceId, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
+        let mut room = KeyRoom::new();
+        let key = stored_checked(id, key, &mut room)?;
         let bytes_max = self.store.shared.tail.payload_max();
         let before = self.writes.get(key);
         let before = before.map_or(0, |value| bytes_in_log(key, value.as_deref(), bytes_max));
@@ -285,6 +508,7 @@ impl Transaction<'_> {
     /// Forgets what it was to write.
     pub fn clear(&mut self) {
         self.writes.clear();
+        self.ranges.clear();
         self.log_bytes = 0;
     }
 
@@ -293,7 +517,8 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// [`StoreError::Conflict`] with a key that was changed since the transaction read it, or came
-    /// into a range that it read, or left one. Also if other threads write to so many keys of its
+    /// into a range that it read, or left one; [`StoreError::KeyspaceDropped`] if a keyspace was
+    /// that it read or writes. A conflict also if other threads write to so many keys of its
     /// ranges that it cannot look at them all: more than 1,024 while a comparison goes on, four
     /// times. [`StoreError::TooManySnapshots`], and errors of reading what it has read: it is
     /// compared. [`StoreError::Full`] at once where all room of a
@@ -305,10 +530,10 @@ impl Transaction<'_> {
     pub fn commit(self) -> Result<(), StoreError> {
         let shared = &self.store.shared;
         shared.check_process()?;
-        if self.writes.is_empty() {
+        if self.writes.is_empty() && self.ranges.is_empty() {
             return Ok(());
         }
-        let batch = Batch::of(self.writes.into_iter().collect());
+        let batch = Batch::of(self.writes.into_iter().collect(), self.ranges);
         let reads = self.reads.into_inner();
         shared.wait_for_batch(&batch)?;
         let mut comparisons = 0;

@@ -6,8 +6,9 @@
 
 use super::Transaction;
 use crate::{
-    db::{Scan, Value, range::ScanRange},
+    db::{Scan, Snapshot, Value, range::ScanRange},
     error::StoreError,
+    keyspace::user_key,
 };
 use std::{cmp::Ordering, collections::BTreeMap, iter::Peekable, ops::Bound};
 
@@ -50,8 +51,15 @@ fn within<'t>(writes: &'t BTreeMap<Vec<u8>, Option<Vec<u8>>>, range: &ScanRange)
 }
 
 impl<'t> TransactionScan<'t> {
-    pub(super) fn new(tx: &'t Transaction<'t>, range: ScanRange) -> Result<Self, StoreError> {
-        let scan = tx.snapshot.scan(range.clone())?;
+    /// That of the keyspace that `snapshot`, the transaction's, shows.
+    pub(super) fn new(
+        tx: &'t Transaction<'t>,
+        snapshot: Snapshot,
+        range: ScanRange,
+    ) -> Result<Self, StoreError> {
+        snapshot.shared().check_process()?;
+        let range = range.stored(snapshot.keyspace_id()?);
+        let scan = Scan::stored(snapshot, range.clone());
         let mut reads = tx.reads.borrow_mut();
         let number = reads.ranges.len();
         reads.ranges.push(Some(range.clone()));
@@ -71,7 +79,14 @@ impl<'t> TransactionScan<'t> {
     fn next_pair(&mut self) -> Result<Option<(Vec<u8>, Value)>, StoreError> {
         loop {
             if self.read.is_none() && self.stage == ScanStage::Going {
-                self.read = self.scan.next().transpose()?;
+                self.tx.snapshot.shared().check_process()?;
+                self.read = self.scan.next_stored()?;
+                if let Some((key, _)) = &self.read
+                    && self.tx.deletes(key)
+                {
+                    self.read = None;
+                    continue;
+                }
                 if self.read.is_none() {
                     self.stage = ScanStage::OwnLeft;
                 }
@@ -116,6 +131,7 @@ impl Iterator for TransactionScan<'_> {
             Ok(Some((key, _))) => self.last = Some(key.clone()),
             Ok(None) => {}
         }
+        let pair = pair.map(|pair| pair.map(|(key, value)| (user_key(key), value)));
         pair.transpose()
     }
 }

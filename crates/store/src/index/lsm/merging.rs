@@ -2,20 +2,27 @@
 
 use super::{Index, failed};
 use crate::index::{
-    IndexCause, IndexError, merge::Merge, policy, run::TableRun, view::IndexView,
-    writer::TableMaker,
+    IndexCause, IndexError,
+    merge::Merge,
+    policy,
+    run::TableRun,
+    view::IndexView,
+    writer::{NewTables, TableMaker},
 };
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    ops::Range,
+    sync::{Arc, atomic::Ordering},
+};
 
 /// Memory for whole filters and block indexes that an entry is estimated to take, in tenths of a
 /// byte.
 const PINNED_PER_ENTRY_TENTHS: u64 = 15;
 
 impl Index {
-    /// Begins a merge of the `width` newest runs of `view`.
-    pub(super) fn begin(&self, view: &IndexView, width: usize) -> Merge {
-        let inputs = view.runs[..width].to_vec();
-        let oldest = width == view.runs.len();
+    /// Begins a merge of these runs of `view`.
+    pub(super) fn begin(&self, view: &IndexView, runs: Range<usize>) -> Merge {
+        let oldest = runs.end == view.runs.len();
+        let inputs = view.runs[runs].to_vec();
         let entries: u64 = inputs
             .iter()
             .flat_map(|run| run.tables())
@@ -26,9 +33,10 @@ impl Index {
         let bytes = inputs.iter().map(|run| run.bytes()).sum();
         let maker = TableMaker {
             table_bytes: policy::table_bytes(self.maker.table_bytes, bytes, in_parts),
+            known: view.watermark,
             ..self.maker.clone()
         };
-        Merge::new(inputs, oldest, in_parts, maker)
+        Merge::new(inputs, oldest, in_parts, maker, Arc::clone(&view.deleted))
     }
 
     /// Puts a finished merge's output in the place of its inputs.
@@ -55,6 +63,7 @@ impl Index {
             Ok(IndexView {
                 runs,
                 watermark: view.watermark,
+                deleted: Arc::clone(&view.deleted),
                 passed: Arc::clone(&view.passed),
             })
         })
@@ -65,8 +74,9 @@ impl Index {
     pub(super) fn due(&self, view: &IndexView, merges: &[Merge], room: u64) -> usize {
         let fits =
             |runs: usize| view.runs[..runs].iter().map(|run| run.bytes()).sum::<u64>() <= room;
-        let (entries, tombstones) = view.entries();
-        let dense = policy::is_dense(entries, tombstones, view.passed.load(Ordering::Relaxed));
+        let passed = view.passed.load(Ordering::Relaxed);
+        let dense = policy::is_dense(view.entries().0, view.dead_entries(), passed)
+            || policy::are_many_ranges(view.deleted.len());
         if dense && merges.is_empty() && fits(view.runs.len()) {
             return view.runs.len();
         }
@@ -81,6 +91,49 @@ impl Index {
         }
         let mut narrower = (policy::WIDTH_MIN..width).rev();
         narrower.find(|&width| fits(width)).unwrap_or(0)
+    }
+
+    /// The view without tables of which deleted ranges hide every key: their space is given back
+    /// without their being read. A merge of one of them is given up.
+    pub(super) fn without_hidden_tables(
+        &self,
+        view: Arc<IndexView>,
+        merges: &mut Vec<Merge>,
+    ) -> Result<Arc<IndexView>, IndexError> {
+        if view.deleted.is_empty() || !view.tables().any(|table| table.is_hidden(&view.deleted)) {
+            return Ok(view);
+        }
+        let has_hidden = |run: &Arc<TableRun>| {
+            let mut tables = run.tables().iter();
+            tables.any(|table| table.is_hidden(&view.deleted))
+        };
+        merges.retain(|merge| !merge.inputs.iter().any(has_hidden));
+        let dir = self.maker.dir.path();
+        self.commit(NewTables::default(), |view| {
+            let mut runs = Vec::with_capacity(view.runs.len());
+            for run in &view.runs {
+                let tables = run.tables().iter();
+                let kept: Vec<_> = tables
+                    .filter(|table| !table.is_hidden(&view.deleted))
+                    .cloned()
+                    .collect();
+                // Merges under way know their runs.
+                if kept.len() == run.tables().len() || merges.iter().any(|it| it.takes(run)) {
+                    runs.push(Arc::clone(run));
+                } else {
+                    runs.extend(TableRun::new(dir, kept)?);
+                }
+            }
+            Ok(IndexView {
+                runs,
+                watermark: view.watermark,
+                deleted: Arc::clone(&view.deleted),
+                passed: Arc::clone(&view.passed),
+            })
+        })?;
+        drop(view);
+        self.sweep();
+        Ok(self.view())
     }
 
     /// Works on the newest merge; an error gives it up.

@@ -42,6 +42,7 @@ use super::{
     view::IndexView,
     writer::{NewTables, RunWriter, TableMaker},
 };
+use crate::{keyspace::KeyspaceCatalogue, range_tombstones::RangeTombstone};
 use parking_lot::{Mutex, RwLock};
 use std::{
     collections::HashSet,
@@ -49,6 +50,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
+mod clearing;
 mod copying;
 mod merging;
 mod opening;
@@ -103,6 +105,11 @@ impl Index {
         ValueCache::new(Arc::clone(&self.maker.cache))
     }
 
+    /// The store's keyspaces. Of those that were dropped no entry comes into a new table.
+    pub(crate) fn keyspaces(&self) -> &Arc<KeyspaceCatalogue> {
+        &self.maker.keyspaces
+    }
+
     fn view(&self) -> Arc<IndexView> {
         Arc::clone(&self.published.read())
     }
@@ -115,7 +122,7 @@ impl Index {
         change: impl FnOnce(&IndexView) -> Result<IndexView, IndexError>,
     ) -> Result<(), IndexError> {
         let _commit = self.commit.lock();
-        let view = change(&self.view())?;
+        let view = change(&self.view())?.settled();
         let manifest = IndexManifest::of(&view, self.maker.next_id.load(Ordering::Relaxed));
         forebay_pool::failpoint!("store:ingest-commit");
         if let Err(failure) = manifest.write(&self.maker.dir) {
@@ -167,18 +174,41 @@ impl Index {
         run: &mut dyn Iterator<Item = (&[u8], RecordAddress)>,
         watermark: u64,
     ) -> Result<(), IndexError> {
+        self.ingest_with(run, Vec::new(), watermark)
+    }
+
+    /// The same, with the ranges that were deleted below the watermark since the last ingestion.
+    /// What they hide, also of the run, is not found from then on. They may be told again.
+    ///
+    /// # Errors
+    /// As for [`ingest`](Self::ingest).
+    pub(crate) fn ingest_with(
+        &self,
+        run: &mut dyn Iterator<Item = (&[u8], RecordAddress)>,
+        ranges: Vec<RangeTombstone>,
+        watermark: u64,
+    ) -> Result<(), IndexError> {
         const DOING: &str = "ingesting a run";
         self.sweep();
-        let mut writer = RunWriter::new(self.maker.clone(), false, DOING);
+        let maker = TableMaker {
+            known: watermark,
+            ..self.maker.clone()
+        };
+        let mut writer = RunWriter::new(maker, false, DOING);
         // Merges that go on beside take keys away and add none.
         let older = self.view();
+        let deleted = older.with_deleted(&ranges);
         for (key, address) in run {
+            let is_hidden = !deleted.is_empty() && deleted.hides(key, address.lsn);
+            if is_hidden || self.maker.keyspaces.is_dead(key) {
+                continue;
+            }
             // A tombstone that hides nothing is none.
             if address.form != ValueForm::Tombstone || older.may_hold(key) {
                 writer.add(key, address)?;
             }
         }
-        drop(older);
+        drop((older, deleted));
         let new = writer.finish()?;
         let run = TableRun::new(self.maker.dir.path(), new.tables.clone())?;
         self.commit(new, |view| {
@@ -197,6 +227,7 @@ impl Index {
             Ok(IndexView {
                 runs,
                 watermark,
+                deleted: view.with_deleted(&ranges),
                 passed: Arc::clone(&view.passed),
             })
         })
@@ -230,17 +261,23 @@ impl Index {
         self.sweep();
         let mut merges = self.merges.lock();
         let view = self.view();
+        let view = self.without_hidden_tables(view, &mut merges)?;
         let due = self.due(&view, &merges, room);
         if due > 0 {
             if due == view.runs.len() {
                 view.passed.store(0, Ordering::Relaxed);
             }
-            merges.push(self.begin(&view, due));
+            merges.push(self.begin(&view, 0..due));
+        } else if let Some(run) = self.to_clear(&view, &merges, room)? {
+            merges.push(self.begin(&view, run..run + 1));
         }
         // An old view must not outlive its use here: it holds files that are to be unlinked.
         drop(view);
         self.step(&mut merges)?;
-        Ok(!merges.is_empty() || self.due(&self.view(), &merges, room) > 0)
+        let view = self.view();
+        Ok(!merges.is_empty()
+            || self.due(&view, &merges, room) > 0
+            || self.to_clear(&view, &merges, room)?.is_some())
     }
 
     /// True if a merge is called for, and none of no more than `room` bytes.
@@ -254,10 +291,7 @@ impl Index {
     pub fn is_passed_over(&self) -> bool {
         let view = self.view();
         let passed = view.passed.load(Ordering::Relaxed);
-        passed > 0 && {
-            let (entries, tombstones) = view.entries();
-            policy::is_dense(entries, tombstones, passed)
-        }
+        passed > 0 && { policy::is_dense(view.entries().0, view.dead_entries(), passed) }
     }
 
     /// Merges all tables there are into one sorted run, without tombstones or replaced entries.
@@ -265,18 +299,40 @@ impl Index {
     /// # Errors
     /// As for [`compact`](Self::compact).
     pub fn merge_all(&self) -> Result<(), IndexError> {
-        let mut merges = self.merges.lock();
         // What is half merged would be read twice; it goes into the one large merge.
-        merges.clear();
-        let view = self.view();
-        if view.runs.len() > 1 || view.tables().any(|table| table.tombstones() > 0) {
-            merges.push(self.begin(&view, view.runs.len()));
-        }
-        drop(view);
-        while !merges.is_empty() {
-            self.step(&mut merges)?;
-        }
+        self.begin_merge_of_all()?;
+        while self.step_of_all()?.is_some() {}
         Ok(())
+    }
+
+    /// Begins a merge of all runs in the place of those under way, if there is anything to leave
+    /// out; the bytes of its inputs.
+    ///
+    /// # Errors
+    /// As for [`compact`](Self::compact).
+    pub(crate) fn begin_merge_of_all(&self) -> Result<u64, IndexError> {
+        let mut merges = self.merges.lock();
+        merges.clear();
+        let view = self.without_hidden_tables(self.view(), &mut merges)?;
+        let has_dead = view.dead_entries() > 0 || !view.deleted.is_empty();
+        let has_dropped = !self.maker.keyspaces.dropped().is_empty();
+        if view.runs.len() > 1 || has_dead || has_dropped {
+            view.passed.store(0, Ordering::Relaxed);
+            merges.push(self.begin(&view, 0..view.runs.len()));
+            return Ok(view.runs.iter().map(|run| run.bytes()).sum());
+        }
+        Ok(0)
+    }
+
+    /// Does a step of the merges under way; bytes that the first one has written, or takes over,
+    /// so far. `None` once no merge is under way.
+    ///
+    /// # Errors
+    /// As for [`compact`](Self::compact).
+    pub(crate) fn step_of_all(&self) -> Result<Option<u64>, IndexError> {
+        let mut merges = self.merges.lock();
+        self.step(&mut merges)?;
+        Ok(merges.first().map(Merge::done_bytes))
     }
 
     /// Gives up the merges under way. What they have written is unlinked now, while the directory
@@ -300,6 +356,7 @@ impl Index {
             stats.tombstones += table.tombstones();
             stats.memory_bytes += table.pinned_bytes();
         }
+        stats.deleted_ranges = view.deleted.len() as u64;
         stats
     }
 

@@ -95,6 +95,8 @@ impl Index {
                 next_id: Arc::new(AtomicU64::new(next_id)),
                 cache,
                 table_bytes: options.table_bytes,
+                keyspaces: Arc::default(),
+                known: watermark,
             },
             pinned_bytes: options.pinned_bytes,
             merges: Mutex::default(),
@@ -102,6 +104,7 @@ impl Index {
             published: RwLock::new(Arc::new(IndexView {
                 runs,
                 watermark,
+                deleted: Arc::new(manifest.deleted),
                 passed: Arc::default(),
             })),
             retired: Mutex::default(),

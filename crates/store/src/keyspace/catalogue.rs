@@ -1,0 +1,291 @@
+//! [`KeyspaceCatalogue`]: the keyspaces of an open store, and which stored keys are dead.
+//!
+//! A key is dead whose keyspace was dropped: it has a number that was given, and no keyspace has it
+//! now. Numbers are never used again, so what is dead stays dead, wherever it turns up: in the log,
+//! in memory, in tables. No list of dropped keyspaces is needed for that. The one that there is
+//! says where there is something to clear away.
+
+use super::{KeyspaceId, KeyspaceInfo, KeyspaceRef, KeyspaceState, stored_key::is_marked};
+use crate::error::StoreError;
+use arc_swap::ArcSwap;
+use forebay_pool::Lsn;
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
+
+/// The keyspaces of a store.
+#[derive(Default)]
+pub(crate) struct KeyspaceCatalogue {
+    known: ArcSwap<KnownKeyspaces>,
+    /// Held while one is made or dropped.
+    change: Mutex<()>,
+}
+
+#[derive(Clone, Default)]
+struct KnownKeyspaces {
+    /// When the store was opened it was of the format version without marks.
+    is_unmarked: bool,
+    last: u32,
+    /// By number.
+    live: Vec<Arc<LiveKeyspace>>,
+    dropped: Vec<DroppedKeyspace>,
+    /// The least time to live of any.
+    ttl_least_ms: Option<u64>,
+}
+
+/// A keyspace that is there.
+pub(crate) struct LiveKeyspace {
+    pub(crate) facts: KeyspaceRef,
+    /// It is being dropped, or was: nothing of it is read or written.
+    is_gone: AtomicBool,
+}
+
+/// A dropped keyspace that is not cleared away.
+#[derive(Clone, Copy)]
+pub(crate) struct DroppedKeyspace {
+    pub(crate) id: u32,
+    /// Memory may have its keys from the log below this address.
+    pub(crate) below: Lsn,
+}
+
+impl LiveKeyspace {
+    pub(crate) fn id(&self) -> KeyspaceId {
+        KeyspaceId(self.facts.id)
+    }
+
+    /// Refuses one that was dropped.
+    #[inline]
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        match self.is_gone.load(Relaxed) {
+            false => Ok(()),
+            true => Err(StoreError::KeyspaceDropped {
+                name: self.facts.name.clone(),
+            }),
+        }
+    }
+
+    /// Refuses reads and writes from now on. False if it did before.
+    pub(crate) fn end(&self) -> bool {
+        !self.is_gone.swap(true, Relaxed)
+    }
+
+    /// It is not dropped after all.
+    pub(crate) fn go_on(&self) {
+        self.is_gone.store(false, Relaxed);
+    }
+
+    /// The milliseconds since the epoch at which a value expires that is put now.
+    fn expiry(&self, now: u64) -> Option<u64> {
+        self.facts.ttl_ms.map(|ttl| now.saturating_add(ttl))
+    }
+}
+
+impl KnownKeyspaces {
+    fn of(&self, id: u32) -> Option<&Arc<LiveKeyspace>> {
+        let at = self.live.binary_search_by_key(&id, |live| live.facts.id);
+        at.ok().map(|at| &self.live[at])
+    }
+
+    fn note_ttl(&mut self) {
+        self.ttl_least_ms = self.live.iter().filter_map(|live| live.facts.ttl_ms).min();
+    }
+}
+
+impl KeyspaceCatalogue {
+    /// What the manifest has is so. What the log has of a dropped one is not replayed.
+    pub(crate) fn load(&self, state: &KeyspaceState, is_unmarked: bool) {
+        let live = |facts: &KeyspaceRef| {
+            Arc::new(LiveKeyspace {
+                facts: facts.clone(),
+                is_gone: AtomicBool::new(false),
+            })
+        };
+        let mut known = KnownKeyspaces {
+            is_unmarked,
+            last: state.last,
+            live: state.live.iter().map(live).collect(),
+            dropped: state
+                .dropped
+                .iter()
+                .map(|&id| DroppedKeyspace { id, below: 0 })
+                .collect(),
+            ttl_least_ms: None,
+        };
+        known.live.sort_by_key(|live| live.facts.id);
+        known.note_ttl();
+        self.known.store(Arc::new(known));
+    }
+
+    /// Held while one is made or dropped.
+    pub(crate) fn changing(&self) -> MutexGuard<'_, ()> {
+        self.change.lock()
+    }
+
+    /// The one with that name.
+    pub(crate) fn find(&self, name: &str) -> Option<Arc<LiveKeyspace>> {
+        let known = self.known.load();
+        let mut live = known.live.iter();
+        live.find(|live| live.facts.name == name).cloned()
+    }
+
+    /// All there are, by name.
+    pub(crate) fn list(&self) -> Vec<KeyspaceInfo> {
+        let known = self.known.load();
+        let there = known.live.iter().filter(|live| live.check().is_ok());
+        let mut list: Vec<_> = there.map(|live| live.facts.info()).collect();
+        list.sort_by(|a, b| a.name.cmp(&b.name));
+        list
+    }
+
+    /// One was made, durably.
+    pub(crate) fn add(&self, facts: KeyspaceRef) -> Arc<LiveKeyspace> {
+        let made = Arc::new(LiveKeyspace {
+            facts,
+            is_gone: AtomicBool::new(false),
+        });
+        self.change_known(|known| {
+            known.last = known.last.max(made.facts.id);
+            // Numbers rise.
+            known.live.push(Arc::clone(&made));
+        });
+        made
+    }
+
+    /// One was dropped, durably; memory may have its keys from the log below an address.
+    pub(crate) fn drop(&self, id: u32, below: Lsn) {
+        self.change_known(|known| {
+            known.live.retain(|live| live.facts.id != id);
+            known.dropped.push(DroppedKeyspace { id, below });
+        });
+    }
+
+    /// Dropped ones of which nothing is left.
+    pub(crate) fn forget(&self, ids: &[u32]) {
+        self.change_known(|known| known.dropped.retain(|dropped| !ids.contains(&dropped.id)));
+    }
+
+    /// The caller is [changing](Self::changing) it.
+    fn change_known(&self, change: impl FnOnce(&mut KnownKeyspaces)) {
+        let mut known = KnownKeyspaces::clone(&self.known.load());
+        change(&mut known);
+        known.note_ttl();
+        self.known.store(Arc::new(known));
+    }
+
+    /// Dropped ones that are not cleared away.
+    pub(crate) fn dropped(&self) -> Vec<DroppedKeyspace> {
+        self.known.load().dropped.clone()
+    }
+
+    pub(crate) fn has_dropped(&self) -> bool {
+        !self.known.load().dropped.is_empty()
+    }
+
+    /// The least time to live of a keyspace, if any has one.
+    pub(crate) fn ttl_least_ms(&self) -> Option<u64> {
+        self.known.load().ttl_least_ms
+    }
+
+    /// True of the stored key of a keyspace that was dropped.
+    #[inline]
+    pub(crate) fn is_dead(&self, stored: &[u8]) -> bool {
+        is_marked(stored) && self.was_dropped(KeyspaceId::of(stored))
+    }
+
+    #[cold]
+    fn was_dropped(&self, id: KeyspaceId) -> bool {
+        let known = self.known.load();
+        id != KeyspaceId::DEFAULT && id.0 <= known.last && known.of(id.0).is_none()
+    }
+
+    /// True if all stored keys between these two are a dropped keyspace's.
+    pub(crate) fn is_all_dead(&self, first: &[u8], last: &[u8]) -> bool {
+        self.is_dead(first) && KeyspaceId::of(first) == KeyspaceId::of(last)
+    }
+
+    /// True if there may be any between these two of a dropped one that is not cleared away.
+    pub(crate) fn may_be_dead(&self, first: &[u8], last: &[u8]) -> bool {
+        is_marked(last) && {
+            let known = self.known.load();
+            let ids = known.dropped.iter().map(|dropped| KeyspaceId(dropped.id));
+            ids.into_iter()
+                .any(|id| first < &*id.end() && last >= &*id.first())
+        }
+    }
+
+    /// True of a key that another format version wrote, in which it has another meaning: this is to
+    /// be asked of what an opening finds.
+    pub(crate) fn is_of_other_format(&self, stored: &[u8]) -> bool {
+        is_marked(stored) && self.known.load().is_unmarked
+    }
+
+    /// The number of its keyspace, if the store never had such a one: it, or what says which there
+    /// were, is not of this moment.
+    pub(crate) fn unknown(&self, stored: &[u8]) -> Option<u32> {
+        let id = KeyspaceId::of(stored).0;
+        (is_marked(stored) && id > self.known.load().last).then_some(id)
+    }
+
+    /// When a value of this stored key expires that is put now, if it does; `now` is asked for
+    /// where that matters. [`StoreError::KeyspaceDropped`] if nothing may be put.
+    #[inline]
+    pub(crate) fn expiry(
+        &self,
+        stored: &[u8],
+        now: impl FnOnce() -> u64,
+    ) -> Result<Option<u64>, StoreError> {
+        match is_marked(stored) {
+            false => Ok(None),
+            true => self.expiry_of(KeyspaceId::of(stored), now),
+        }
+    }
+
+    #[cold]
+    fn expiry_of(
+        &self,
+        id: KeyspaceId,
+        now: impl FnOnce() -> u64,
+    ) -> Result<Option<u64>, StoreError> {
+        if id == KeyspaceId::DEFAULT {
+            return Ok(None);
+        }
+        let known = self.known.load();
+        let live = known.of(id.0).ok_or_else(|| dropped(id))?;
+        live.check()?;
+        Ok(live.facts.ttl_ms.and_then(|_| live.expiry(now())))
+    }
+
+    /// True if values of this stored key expire: then whether there is one is known from its record
+    /// alone.
+    #[inline]
+    pub(crate) fn expires(&self, stored: &[u8]) -> bool {
+        is_marked(stored) && self.id_expires(KeyspaceId::of(stored))
+    }
+
+    #[cold]
+    pub(crate) fn id_expires(&self, id: KeyspaceId) -> bool {
+        let known = self.known.load();
+        known
+            .of(id.0)
+            .is_some_and(|live| live.facts.ttl_ms.is_some())
+    }
+
+    /// Refuses a keyspace that was dropped.
+    pub(crate) fn check_id(&self, id: KeyspaceId) -> Result<(), StoreError> {
+        self.expiry_of(id, || 0).map(drop)
+    }
+
+    /// Refuses a stored key of a keyspace that was dropped.
+    pub(crate) fn check(&self, stored: &[u8]) -> Result<(), StoreError> {
+        self.expiry(stored, || 0).map(drop)
+    }
+}
+
+/// Where its name is not known any more.
+fn dropped(id: KeyspaceId) -> StoreError {
+    StoreError::KeyspaceDropped {
+        name: format!("number {}", id.0),
+    }
+}

@@ -1,0 +1,298 @@
+//! Keyspaces: keys of their own within one store, with options of their own.
+//!
+//! * `stored_key`: how the log and the index have a keyspace's keys;
+//! * `catalogue`: which keyspaces there are in memory, and which keys are dead;
+//! * here: which there are in the manifest, and what a caller says and is told of one.
+//!
+//! docs/store-format.md, "Keyspaces".
+
+mod catalogue;
+mod stored_key;
+
+pub(crate) use catalogue::{KeyspaceCatalogue, LiveKeyspace};
+pub(crate) use stored_key::{KeyRoom, KeyspaceId, is_marked, user_key};
+
+use crate::error::StoreError;
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeSet, time::Duration};
+
+/// Keyspaces that a store has at most: each is a line of a manifest that is replaced as a whole.
+pub(crate) const KEYSPACES_MAX: usize = 1024;
+/// And bytes that these lines take at most: half of what a full disk keeps for a new manifest
+/// (`log::reserve`). The value-log files have the rest.
+const MANIFEST_BYTES_MAX: usize = 128 << 10;
+/// Longest name, bytes.
+const NAME_BYTES_MAX: usize = 255;
+
+/// How a keyspace is made. An existing one is opened with what it was made with.
+///
+/// ```
+/// use forebay_store::KeyspaceOptions;
+/// use std::time::Duration;
+/// let sessions = KeyspaceOptions::new().ttl(Duration::from_secs(3600));
+/// assert_ne!(sessions, KeyspaceOptions::new());
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyspaceOptions {
+    pub(crate) ttl: Option<Duration>,
+}
+
+impl KeyspaceOptions {
+    /// Values stay until they are deleted.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { ttl: None }
+    }
+
+    /// Each value expires so long after it was put, at least a millisecond: reads find it no more,
+    /// and the collector gives its space back. A put again begins anew; one that replaces a value
+    /// by [`update`](crate::Keyspace::update) or [`increment`](crate::Keyspace::increment) is one.
+    ///
+    /// The wall clock of the machine decides (`CLOCK_REALTIME`), at the put and at the read. If it
+    /// is set forward values expire early. If it is set back, values that had expired are there
+    /// again until it has caught up, but for those that the collector has dropped meanwhile: these
+    /// never come back. A [snapshot](crate::Store::snapshot), a scan and a transaction see what had
+    /// not expired when they began.
+    #[must_use]
+    pub const fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = Some(ttl);
+        self
+    }
+
+    /// In milliseconds, as the manifest has it.
+    fn ttl_ms(&self, name: &str) -> Result<Option<u64>, StoreError> {
+        let Some(ttl) = self.ttl else { return Ok(None) };
+        match u64::try_from(ttl.as_millis()) {
+            Ok(0) | Err(_) => Err(StoreError::BadKeyspace {
+                name: name.to_owned(),
+                what: format!(
+                    "its values are to expire after {ttl:?}; 1 ms to 2^64 - 1 ms are possible"
+                ),
+            }),
+            Ok(ttl) => Ok(Some(ttl)),
+        }
+    }
+}
+
+/// A keyspace that a store has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct KeyspaceInfo {
+    /// Its name.
+    pub name: String,
+    /// How long after its put a value expires, if it does.
+    pub ttl: Option<Duration>,
+}
+
+/// What the manifest has of one keyspace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KeyspaceRef {
+    pub(crate) id: u32,
+    pub(crate) name: String,
+    /// Milliseconds after which a value expires.
+    pub(crate) ttl_ms: Option<u64>,
+}
+
+impl KeyspaceRef {
+    pub(crate) fn info(&self) -> KeyspaceInfo {
+        KeyspaceInfo {
+            name: self.name.clone(),
+            ttl: self.ttl_ms.map(Duration::from_millis),
+        }
+    }
+
+    /// Refuses other options than it was made with.
+    pub(crate) fn check_options(&self, options: &KeyspaceOptions) -> Result<(), StoreError> {
+        let asked = options.ttl_ms(&self.name)?;
+        if asked == self.ttl_ms {
+            return Ok(());
+        }
+        let said = |ttl: Option<u64>| {
+            ttl.map_or("never".to_owned(), |ttl| {
+                format!("after {:?}", Duration::from_millis(ttl))
+            })
+        };
+        Err(StoreError::BadKeyspace {
+            name: self.name.clone(),
+            what: format!(
+                "its values expire {}, and it was opened with options by which they expire {}; \
+                 open it with the options that it was made with, or make another one",
+                said(self.ttl_ms),
+                said(asked)
+            ),
+        })
+    }
+}
+
+/// What the manifest has of all keyspaces.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KeyspaceState {
+    /// The highest number that a keyspace ever had: none is used again.
+    pub(crate) last: u32,
+    /// By number.
+    pub(crate) live: Vec<KeyspaceRef>,
+    /// Numbers of dropped ones of which the index may have entries still.
+    pub(crate) dropped: Vec<u32>,
+}
+
+impl KeyspaceState {
+    /// True of a store that never had one: nothing is written of them then.
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// One more with this name.
+    pub(crate) fn next(
+        &self,
+        name: &str,
+        options: &KeyspaceOptions,
+    ) -> Result<KeyspaceRef, StoreError> {
+        let bad = |what: String| {
+            Err(StoreError::BadKeyspace {
+                name: name.to_owned(),
+                what,
+            })
+        };
+        if let Some(what) = name_flaw(name) {
+            return bad(what);
+        }
+        if self.live.len() >= KEYSPACES_MAX || self.last == u32::MAX {
+            return bad(format!(
+                "the store has {} of {KEYSPACES_MAX}; drop one, or use a prefix of the keys",
+                self.live.len()
+            ));
+        }
+        let made = KeyspaceRef {
+            id: self.last + 1,
+            name: name.to_owned(),
+            ttl_ms: options.ttl_ms(name)?,
+        };
+        let mut with_it = self.clone();
+        with_it.add(made.clone());
+        let bytes = with_it.manifest_bytes();
+        if bytes > MANIFEST_BYTES_MAX {
+            return bad(format!(
+                "the manifest would have {bytes} bytes of keyspaces, and may have \
+                 {MANIFEST_BYTES_MAX}; drop one, give them shorter names, or use a prefix of the \
+                 keys"
+            ));
+        }
+        Ok(made)
+    }
+
+    /// Bytes that it takes in a manifest, whose lines are indented once more than its own.
+    fn manifest_bytes(&self) -> usize {
+        let text = serde_json::to_string_pretty(self).unwrap_or_default();
+        text.len() + 2 * text.lines().count()
+    }
+
+    /// Notes a new one.
+    pub(crate) fn add(&mut self, made: KeyspaceRef) {
+        self.last = self.last.max(made.id);
+        self.live.push(made);
+    }
+
+    /// Notes that one was dropped.
+    pub(crate) fn drop(&mut self, id: u32) {
+        self.live.retain(|live| live.id != id);
+        if !self.dropped.contains(&id) {
+            self.dropped.push(id);
+        }
+    }
+
+    /// As they are now, for a copy of what there was at an `earlier` moment: it may have entries of
+    /// whatever was dropped since, although the store itself has none any more.
+    pub(crate) fn of_copy_since(mut self, earlier: &Self) -> Self {
+        let known = earlier.live.iter().map(|live| live.id);
+        let known: Vec<u32> = known.chain(earlier.dropped.iter().copied()).collect();
+        for id in known {
+            if !self.live.iter().any(|live| live.id == id) {
+                self.drop(id);
+            }
+        }
+        self
+    }
+
+    /// What no program can have written, if anything.
+    pub(crate) fn flaw(&self) -> Option<String> {
+        let (mut names, mut ids) = (BTreeSet::new(), BTreeSet::new());
+        for live in &self.live {
+            if let Some(what) = name_flaw(&live.name) {
+                return Some(format!("a keyspace is named {:?}: {what}", live.name));
+            }
+            if live.ttl_ms == Some(0) || !names.insert(&live.name) {
+                return Some(format!("keyspace {:?} contradicts itself", live.name));
+            }
+        }
+        let live = self.live.iter().map(|live| live.id);
+        let mut all = live.chain(self.dropped.iter().copied());
+        let wrong = all.find(|&id| id == 0 || id > self.last || !ids.insert(id));
+        wrong.map(|id| format!("keyspace number {id} is out of place"))
+    }
+}
+
+/// Why it is no name, if so.
+fn name_flaw(name: &str) -> Option<String> {
+    if name.is_empty() || name.len() > NAME_BYTES_MAX {
+        let bytes = name.len();
+        return Some(format!(
+            "a name has 1 to {NAME_BYTES_MAX} bytes, and this one {bytes}"
+        ));
+    }
+    let strange = name.chars().find(|c| c.is_control())?;
+    Some(format!(
+        "a name has no control characters, and this one has {strange:?}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_catalogue_that_contradicts_itself_is_told() {
+        let mut state = KeyspaceState::default();
+        for name in ["a", "b", "c"] {
+            let next = state.next(name, &KeyspaceOptions::new()).unwrap();
+            state.add(next);
+        }
+        state.drop(2);
+        assert_eq!(state.flaw(), None);
+        let fourth = state.next("b", &KeyspaceOptions::new()).unwrap();
+        assert_eq!(fourth.id, 4);
+        let broken: [fn(&mut KeyspaceState); 7] = [
+            |s| s.last = 2,
+            |s| s.live[0].id = 0,
+            |s| s.live[0].id = 3,
+            |s| s.dropped.push(3),
+            |s| s.live[0].name = "c".to_owned(),
+            |s| s.live[0].name = "\n".to_owned(),
+            |s| s.live[0].ttl_ms = Some(0),
+        ];
+        for breaks in broken {
+            let mut state = state.clone();
+            breaks(&mut state);
+            assert!(state.flaw().is_some(), "{state:?}");
+        }
+    }
+
+    /// What the store has cleared away and forgotten a copy that was begun before may have still.
+    #[test]
+    fn a_copy_clears_what_was_forgotten_while_it_was_made() {
+        let mut earlier = KeyspaceState::default();
+        for name in ["stays", "dropped", "dropped before", "dropped lately"] {
+            earlier.add(earlier.next(name, &KeyspaceOptions::new()).unwrap());
+        }
+        earlier.drop(3);
+        let mut now = earlier.clone();
+        now.drop(2);
+        now.dropped.clear();
+        now.add(now.next("new", &KeyspaceOptions::new()).unwrap());
+        now.drop(4);
+        let mut copy = now.of_copy_since(&earlier);
+        copy.dropped.sort_unstable();
+        assert_eq!(copy.dropped, [2, 3, 4]);
+        let live: Vec<u32> = copy.live.iter().map(|live| live.id).collect();
+        assert_eq!((live, copy.flaw()), (vec![1, 5], None));
+    }
+}
