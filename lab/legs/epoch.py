@@ -237,14 +237,4 @@ class LegsEpoch:
             status, said = self.forebay(*words, *(word for url in given_up for word in ("--lost-leg", url)))
         if status != 0:
             raise Failure(f"it is not recovered: {said}")
-        if self.program is REDIS:
-            for path in self.place.data.glob("appendonlydir/*.aof"):
-                cut_zeros(path)
         return ", ".join(given_up)
-
-
-def cut_zeros(log: pathlib.Path) -> None:
-    """A file system may note the size of an append that nobody was told of before its bytes. Redis refuses zeros at the end of its log."""
-    content = log.read_bytes()
-    if content.endswith(b"\0"):
-        os.truncate(log, len(content.rstrip(b"\0")))

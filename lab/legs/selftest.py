@@ -13,7 +13,7 @@ from lab.systemd.lives import WriteRecord
 from . import scenes, speed
 from .commits import log
 from .databases import PROGRAMS, as_user
-from .epoch import LegsEpoch, cut_zeros
+from .epoch import LegsEpoch
 
 HERE = pathlib.Path(__file__).parent
 
@@ -50,16 +50,6 @@ class Recoveries(unittest.TestCase):
     def test_a_recovery_that_is_refused_is_a_failure(self):
         with self.assertRaisesRegex(Exception, "not recovered: changed since"):
             recovering({(): (1, "changed since")}, [FakeLeg("nbd://b", False)]).recover(first=True)
-
-
-class Logs(unittest.TestCase):
-    def test_zeros_at_the_end_are_cut_and_nothing_else(self):
-        with tempfile.TemporaryDirectory() as scratch:
-            path = pathlib.Path(scratch, "aof")
-            for content, left in ((b"a\0b\r\n\0\0", b"a\0b\r\n"), (b"a\r\n", b"a\r\n"), (b"", b"")):
-                path.write_bytes(content)
-                cut_zeros(path)
-                self.assertEqual(path.read_bytes(), left)
 
 
 class Scenes(unittest.TestCase):
