@@ -25,7 +25,7 @@ usage: scripts/setup.sh TARGET...
   image        Rust, binutils, buildah, busybox
   test-containers  what image needs, podman with runc, mmdebstrap, musl, ext4's tools
   programs-quick  ZooKeeper, Tarantool, their clients in Python, Java, libeatmydata
-  test-programs  what programs-quick needs, RabbitMQ, BookKeeper, Derby, H2, WiredTiger (built from source), Berkeley DB, DuckDB, Firebird, OpenLDAP, LMDB, SQLite for Java and Node.js, and their clients in Python
+  test-programs  what programs-quick needs, RabbitMQ, BookKeeper, OpenSearch, Derby, H2, WiredTiger (built from source), Berkeley DB, DuckDB, Firebird, OpenLDAP, LMDB, SQLite for Java and Node.js, and their clients in Python
   legs-quick   Redis, PostgreSQL and SQLite, nbdkit, ip, nft, ext4's tools
   test-legs    Rust, what legs-quick needs
   test-arm64   mmdebstrap, QEMU for arm64, ext4's tools, depmod
@@ -331,22 +331,37 @@ need_erlang() {
     done
 }
 
-# need_bookkeeper: BookKeeper's server and client with what they need, out of Maven's repository.
-need_bookkeeper() {
-    local unpacked=$peers/bookkeeper version=4.16.6
-    [[ -e $unpacked/lib/bookkeeper-server-$version.jar ]] && return 0
-    say "fetching BookKeeper $version into $unpacked"
+# need_maven NAME WITNESS ARTIFACT...: artifacts (GROUP:NAME:VERSION), with what they need, out of Maven's repository into $peers/NAME/lib;
+# WITNESS is the newest one's jar.
+need_maven() {
+    local unpacked=$peers/$1 witness=$2 artifact group name version
+    shift 2
+    [[ -e $unpacked/lib/$witness ]] && return 0
+    say "fetching $* into $unpacked"
     rm -rf "$unpacked"
     mkdir -p "$unpacked"
-    cat >"$unpacked/pom.xml" <<EOF
-<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion><groupId>lab</groupId><artifactId>lab</artifactId><version>1</version>
-  <dependencies><dependency>
-    <groupId>org.apache.bookkeeper</groupId><artifactId>bookkeeper-server</artifactId><version>$version</version>
-  </dependency></dependencies>
-</project>
-EOF
-    (cd "$unpacked" && mvn -q -B dependency:copy-dependencies -DoutputDirectory=lib >&2) || die "mvn could not fetch BookKeeper"
+    {
+        printf '<project xmlns="http://maven.apache.org/POM/4.0.0">\n<modelVersion>4.0.0</modelVersion><groupId>lab</groupId><artifactId>lab</artifactId><version>1</version>\n<dependencies>\n'
+        for artifact; do
+            IFS=: read -r group name version <<<"$artifact"
+            printf '<dependency><groupId>%s</groupId><artifactId>%s</artifactId><version>%s</version></dependency>\n' "$group" "$name" "$version"
+        done
+        printf '</dependencies>\n</project>\n'
+    } >"$unpacked/pom.xml"
+    (cd "$unpacked" && mvn -q -B dependency:copy-dependencies -DoutputDirectory=lib >&2) || die "mvn could not fetch $*"
+}
+
+# need_bookkeeper: BookKeeper's server and client.
+need_bookkeeper() {
+    local version=4.16.6
+    need_maven bookkeeper "bookkeeper-server-$version.jar" "org.apache.bookkeeper:bookkeeper-server:$version"
+}
+
+# need_opensearch: a node of OpenSearch that speaks HTTP; the last of its versions that Java 17 runs.
+need_opensearch() {
+    local version=2.19.6
+    need_maven opensearch "opensearch-$version.jar" "org.opensearch:opensearch:$version" \
+        "org.opensearch.plugin:transport-netty4-client:$version" org.apache.logging.log4j:log4j-core:2.25.4
 }
 
 # need_wiredtiger: the session inside WiredTiger, which the sources in its Python package are built for. Of the package itself nothing is needed.
@@ -388,7 +403,7 @@ need_java_sessions() {
     mkdir -p "$classes"
     for name; do
         source=lab/programs/sessions/$name.java
-        [[ $classes/$name.class -nt $source ]] || javac -proc:none -cp "$peers/bookkeeper/lib/*" -sourcepath "${source%/*}" -d "$classes" "$source" || die "$source could not be compiled"
+        [[ $classes/$name.class -nt $source ]] || javac -proc:none -cp "$peers/bookkeeper/lib/*:$peers/opensearch/lib/*" -sourcepath "${source%/*}" -d "$classes" "$source" || die "$source could not be compiled"
     done
 }
 
@@ -689,8 +704,9 @@ setup() {
         need_venv pika==1.4.4 ldap3==2.9.1 duckdb==2.0.1 lmdb==3.0.0 firebird-driver==2.1.0
         need_node_library
         need_bookkeeper
+        need_opensearch
         need_wiredtiger
-        need_java_sessions BookKeeperSession BookKeeperServer
+        need_java_sessions BookKeeperSession BookKeeperServer OpenSearchServer
         ;;
     legs-quick)
         need_debian redis-benchmark redis-tools nbdkit nbdkit ss iproute2 /usr/sbin/nft nftables /sbin/mkfs.ext4 e2fsprogs \

@@ -194,6 +194,13 @@ def tarantool(home: Home) -> Command:
     return Command([str(peers() / "bin/tarantool"), home.write("init.lua", TARANTOOL_SCRIPT % (home.port, home.data, small))])
 
 
+def opensearch(home: Home) -> Command:
+    classes = f"{peers()}/opensearch/lib/*{os.pathsep}{target().resolve()}/programs/java"
+    logging = f"-Dlog4j2.configurationFile={SESSIONS}/log4j2.properties"
+    argv = ["java", "-Xmx256m", logging, "-cp", classes, "OpenSearchServer", str(home.beside), str(home.data), home.port, str(home.ports[1])]
+    return Command(argv)
+
+
 SLAPD_SETTINGS = """
 include {schema}/core.schema
 modulepath {modules}
@@ -249,6 +256,13 @@ PROGRAMS = [
         lambda home: bookkeeper_java("BookKeeperSession", bookkeeper_metadata(home)),
         bookkeeper,
         is_made_durably=False,
+    ),
+    Program(
+        "opensearch",
+        "/translog/translog",
+        (*jars(), str(peers() / "opensearch/lib")),
+        lambda home: client("opensearch", home.port, *home.small("small")),
+        opensearch,
     ),
     Program("tarantool", ".xlog", (str(peers() / "bin/tarantool"),), lambda home: client("tarantool", home.port), tarantool),
     Program("java-channels", "lab.wal", jars(), lambda home: java([], "ChannelsLog", str(home.data)), is_measured=False),
