@@ -200,8 +200,16 @@ mod tests {
         more.took(Duration::from_secs(86_400));
         times.add(&more);
         assert_eq!(times.count(), 100);
-        assert_eq!(times.total(), Duration::from_micros(48_510 + 86_402_000_000));
-        for (share, us) in [(0.5, 500), (0.98, 980), (0.99, 2_000_000), (1.0, LONGEST_US)] {
+        assert_eq!(
+            times.total(),
+            Duration::from_micros(48_510 + 86_402_000_000)
+        );
+        for (share, us) in [
+            (0.5, 500),
+            (0.98, 980),
+            (0.99, 2_000_000),
+            (1.0, LONGEST_US),
+        ] {
             let found = times.quantile_us(share);
             assert!((us..=us + us / 16).contains(&found), "{share}: {found} µs");
         }
