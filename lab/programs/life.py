@@ -1,8 +1,8 @@
 """What each program goes through: killed, its supervisor killed, both, and cut off, while it is written to.
 
-Promise (programs): ZooKeeper, RabbitMQ, BookKeeper, Tarantool, Firebird, WiredTiger, DuckDB, Derby,
-Berkeley DB, and SQLite inside Python, Java or Node.js have every acknowledged write after kills and
-cuts.
+Promise (programs): ZooKeeper, RabbitMQ, BookKeeper, OpenSearch, Tarantool, Valkey with a module,
+Firebird, WiredTiger, DuckDB, Derby, Berkeley DB, and SQLite inside Python, Java or Node.js have
+every acknowledged write after kills and cuts.
 """
 
 from __future__ import annotations

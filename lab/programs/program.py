@@ -194,6 +194,25 @@ def tarantool(home: Home) -> Command:
     return Command([str(peers() / "bin/tarantool"), home.write("init.lua", TARANTOOL_SCRIPT % (home.port, home.data, small))])
 
 
+def opensearch(home: Home) -> Command:
+    classes = f"{peers()}/opensearch/lib/*{os.pathsep}{target().resolve()}/programs/java"
+    logging = f"-Dlog4j2.configurationFile={SESSIONS}/log4j2.properties"
+    argv = ["java", "-Xmx256m", logging, "-cp", classes, "OpenSearchServer", str(home.beside), str(home.data), home.port, str(home.ports[1])]
+    return Command(argv)
+
+
+VALKEY = shutil.which("valkey-server") or str(peers() / "bin/valkey-server")
+VALKEY_MODULE = str(peers() / "bin/numbers_module.so")
+
+
+def valkey(home: Home) -> Command:
+    """With a module, which has a log of its own. A rewritten append-only file begins with a snapshot, or with the module's own commands."""
+    argv = [VALKEY, "--port", "0", "--unixsocket", str(home.beside / "socket"), "--dir", str(home.data), "--save", ""]
+    argv += ["--appendonly", "yes", "--appendfsync", "always", *home.small("--auto-aof-rewrite-min-size", "64kb")]
+    argv += ["--aof-use-rdb-preamble", "yes" if home.ports[0] % 2 else "no"]
+    return Command([*argv, "--loadmodule", VALKEY_MODULE, str(home.beside / "module.log")])
+
+
 SLAPD_SETTINGS = """
 include {schema}/core.schema
 modulepath {modules}
@@ -250,7 +269,21 @@ PROGRAMS = [
         bookkeeper,
         is_made_durably=False,
     ),
+    Program(
+        "opensearch",
+        "/translog/translog",
+        (*jars(), str(peers() / "opensearch/lib")),
+        lambda home: client("opensearch", home.port, *home.small("small")),
+        opensearch,
+    ),
     Program("tarantool", ".xlog", (str(peers() / "bin/tarantool"),), lambda home: client("tarantool", home.port), tarantool),
+    Program(
+        "valkey-module",
+        ".aof",
+        (VALKEY, VALKEY_MODULE),
+        lambda home: client("redis", str(home.beside / "socket"), "module"),
+        valkey,
+    ),
     Program("java-channels", "lab.wal", jars(), lambda home: java([], "ChannelsLog", str(home.data)), is_measured=False),
     Program("derby", "log/log", jars("derby"), derby),
     Program("h2", None, jars("h2"), lambda home: java(["h2"], "Session", f"jdbc:h2:file:{home.data}/lab"), is_durable=False),

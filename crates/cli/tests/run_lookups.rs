@@ -221,17 +221,21 @@ fn a_program_with_address_sanitizer_is_absorbed_and_checked() {
     run(&["overflow"]).fails(9, &["heap-buffer-overflow"]);
 }
 
-/// What a library imports decides whether loading it past the hooks ends absorbing; one that cannot
-/// be loaded ends nothing.
+/// What a library has and imports decides whether loading it past the hooks ends absorbing; one
+/// that cannot be loaded ends nothing.
+///
+/// Promise (files): A library that is loaded with `RTLD_DEEPBIND`, as Valkey loads modules, ends no
+/// absorbing if it finds all but Forebay's functions alike without that flag.
 #[test]
-fn only_a_library_that_calls_what_is_hooked_ends_absorbing() {
+fn only_a_library_that_the_hooks_cannot_see_ends_absorbing() {
     let sandbox = Sandbox::new();
     sandbox.pool();
     let compile = |name: &str, source: &str, words: &[&str]| {
         std::fs::write(sandbox.file("source.c"), source).unwrap();
         let mut compiler = Command::new("cc");
-        compiler.args(["-shared", "-fPIC", "-o", name, "source.c", "-L."]);
-        let built = compiler.args(words).current_dir(sandbox.path()).status();
+        compiler.args(["-shared", "-fPIC", "-o", name]).args(words);
+        compiler.args(["source.c", "-L."]);
+        let built = compiler.current_dir(sandbox.path()).status();
         assert!(built.unwrap().success(), "{name}");
     };
     let writes = "#include <unistd.h>\nint put(int fd) { return write(fd, \"z\", 1); }";
@@ -240,6 +244,23 @@ fn only_a_library_that_calls_what_is_hooked_ends_absorbing() {
     compile("adds.so", adds, &[]);
     let needs = ["-Wl,--no-as-needed", "-l:writes.so"];
     compile("broken.so", adds, &needs);
+    // As many a module: variables of the C library's.
+    let reads = "#include <stdio.h>\n#include <unistd.h>\nextern char **environ;\n\
+        int put(int fd) { return environ && stderr && write(fd, \"z\", 1) == 1 && fdatasync(fd) == 0; }";
+    compile("reads.so", reads, &[]);
+    // Names that the program has too: with the flag it calls its own.
+    let own = format!("const char *Py_GetVersion(void) {{ return \"own\"; }}\n{writes}");
+    compile("own.so", &own, &[]);
+    let c_plus_plus = "extern \"C\" int put(int);\n#include <cmath>\n#include <fstream>\n#include <stdexcept>\n#include <unistd.h>\n\
+        int put(int fd) { std::ofstream none(\"none\"); try { throw std::runtime_error(\"z\"); } \
+        catch (std::exception &it) { none << it.what() << std::fmod(fd, 3.0); return write(fd, it.what(), 1); } }";
+    compile(
+        "many_writes.so",
+        c_plus_plus,
+        &["-xc++", "-Wl,--no-as-needed", "-lstdc++", "-lm"],
+    );
+    let own_sync = format!("int fsync(int fd) {{ return fd; }}\n{writes}");
+    compile("own_sync.so", &own_sync, &[]);
     compile(
         "needs.so",
         adds,
@@ -254,28 +275,45 @@ libc.dlopen.restype = libc.dlmopen.restype = ctypes.c_void_p
 what, loads = os.fsencode(sys.argv[2]), sys.argv[3] == "loads"
 if sys.argv[1] == "deep":
     loaded = libc.dlopen(what, os.RTLD_NOW | os.RTLD_DEEPBIND)
+elif sys.argv[1] == "lazily":
+    loaded = libc.dlopen(what, os.RTLD_LAZY | os.RTLD_DEEPBIND)
 else:
     loaded = libc.dlmopen(ctypes.c_long(-1), what, os.RTLD_NOW)
 assert bool(loaded) == loads
+if sys.argv[4] == "puts":
+    put = libc.dlsym
+    put.restype = ctypes.c_void_p
+    put = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(put(ctypes.c_void_p(loaded), b"put"))
+    assert put(fd) == 1
+    assert os.pread(os.open("a.log", os.O_RDONLY), 1, 100) == b"z"
 os.write(fd, b"y" * 100); os.fdatasync(fd)
 status = subprocess.run([os.environ["FOREBAY"], "status"], capture_output=True, text=True)
 print(status.returncode, status.stdout)
 "#;
     for (way, name, loads, ends) in [
         ("deep", "./adds.so", "loads", false),
-        ("deep", "./writes.so", "loads", true),
-        ("deep", "./needs.so", "loads", true),
+        ("deep", "./writes.so", "loads", false),
+        ("deep", "./reads.so", "loads", false),
+        ("deep", "./many_writes.so", "loads", false),
+        ("deep", "./needs.so", "loads", false),
+        ("deep", "./own.so", "loads", true),
+        ("deep", "./own_sync.so", "loads", true),
         ("deep", "./broken.so", "fails", false),
         ("deep", "./source.c", "fails", false),
         ("deep", "nosuch.so", "fails", false),
         ("deep", "libc.so.6", "loads", false),
+        ("lazily", "./writes.so", "loads", true),
         ("apart", "./adds.so", "loads", false),
         ("apart", "./writes.so", "loads", true),
         ("apart", "./nosuch.so", "fails", false),
     ] {
         let _ = std::fs::remove_file(sandbox.file("a.log"));
         let mut command = sandbox.command("run --pool p --absorb *.log -- python3 -c");
-        command.args([script, way, name, loads]);
+        let puts = match ["writes", "reads"].iter().any(|kind| name.contains(kind)) {
+            true if way == "deep" => "puts",
+            _ => "",
+        };
+        command.args([script, way, name, loads, puts]);
         command
             .env("FOREBAY", common::FOREBAY)
             .env("FOREBAY_RUN_DIR", sandbox.file("run"));

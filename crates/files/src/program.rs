@@ -6,7 +6,7 @@ mod go;
 mod library;
 
 pub use agent_fit::{is_for_agent, is_for_musl, kind_of};
-pub use library::SharedLibrary;
+pub use library::{LibrarySymbol, SharedLibrary};
 
 use std::{
     ffi::OsStr,

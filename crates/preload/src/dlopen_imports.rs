@@ -3,16 +3,17 @@
 //!
 //! It is answered before the load, since what is loaded runs code of its own (constructors) before
 //! `dlopen` returns. So the library, and each that it needs and that is not loaded yet, is looked
-//! for where the dynamic linker does, and its imports are read. A library that is not found, or is
+//! for where the dynamic linker does, and its symbols are read. A library that is not found, or is
 //! none for this machine, cannot be loaded: then nothing changes. What cannot be understood is
 //! taken for one that calls what is hidden.
 
 mod places;
+mod scopes;
 
-use forebay_files::program::SharedLibrary;
+use forebay_files::program::{LibrarySymbol, SharedLibrary};
 use places::SearchPlaces;
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     ffi::{CStr, CString, OsStr, c_char},
     fs::File,
     io,
@@ -43,36 +44,87 @@ pub(crate) struct DlopenCall<'a> {
     pub(crate) is_hidden: fn(&[u8]) -> bool,
 }
 
+/// What a load with `RTLD_DEEPBIND`, or into another namespace, does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LoadEffect {
+    /// Nothing that it loads calls what this library hides.
+    CallsNothing,
+    /// It does, and without that flag it would find what is hidden, and all else alike.
+    MissesHooks,
+    /// It does, or may, and finds other things with the flag than without it.
+    Differs,
+}
+
+/// What the libraries that would be loaded have or import under a name.
+#[derive(Clone, Copy, Debug, Default)]
+struct SymbolUse {
+    /// One of them has it itself.
+    is_defined: bool,
+    /// One of them imports it.
+    is_imported: bool,
+    /// It is a variable to all of them that import it.
+    is_data: bool,
+}
+
+/// What a load would bring.
+#[derive(Default)]
+struct NewLibraries {
+    symbols: BTreeMap<Vec<u8>, SymbolUse>,
+    /// What they need and is loaded already.
+    loaded: BTreeSet<CString>,
+}
+
+impl NewLibraries {
+    fn add(&mut self, symbol: LibrarySymbol<'_>) {
+        let is_new = !self.symbols.contains_key(symbol.name);
+        let of = self.symbols.entry(symbol.name.to_vec()).or_default();
+        of.is_defined |= symbol.is_defined;
+        of.is_imported |= !symbol.is_defined;
+        of.is_data = symbol.is_data && (is_new || of.is_data);
+    }
+}
+
 impl DlopenCall<'_> {
-    /// True if code that it loads calls what this library hides, or may.
-    pub(crate) fn calls_hidden(&self) -> bool {
+    /// What becomes of the calls of the code that it loads.
+    pub(crate) fn effect(&self) -> LoadEffect {
+        let Ok(new) = self.new_libraries() else {
+            return LoadEffect::Differs;
+        };
+        let mut symbols = new.symbols.iter();
+        if !symbols.any(|(name, of)| of.is_imported && (self.is_hidden)(name)) {
+            return LoadEffect::CallsNothing;
+        }
+        match scopes::are_alike(&new.symbols, &new.loaded) {
+            true => LoadEffect::MissesHooks,
+            false => LoadEffect::Differs,
+        }
+    }
+
+    fn new_libraries(&self) -> Result<NewLibraries, NotUnderstood> {
         let mut places = SearchPlaces::of_caller(self.caller);
         let mut left = vec![self.name.to_owned()];
         let mut seen = BTreeSet::new();
+        let mut new = NewLibraries::default();
         while let Some(name) = left.pop() {
-            let is_new = !self.is_there(&name) && seen.insert(name.clone());
-            if !is_new {
+            if self.is_there(&name) {
+                new.loaded.insert(name);
+                continue;
+            }
+            if !seen.insert(name.clone()) {
                 continue;
             }
             if seen.len() > OBJECTS_MAX {
-                return true;
+                return Err(NotUnderstood);
             }
-            let Some(found) = places.find(&name) else {
-                return true;
-            };
-            for path in found {
-                match self.look_at(&path) {
-                    Ok(Some(object)) => {
-                        places.add(&object, &path);
-                        left.extend(object.needed);
-                    }
-                    // It cannot be loaded.
-                    Ok(None) => {}
-                    Err(HiddenCall) => return true,
+            for path in places.find(&name).ok_or(NotUnderstood)? {
+                // Otherwise it cannot be loaded.
+                if let Some(object) = look_at(&path, &mut new)? {
+                    places.add(&object, &path);
+                    left.extend(object.needed);
                 }
             }
         }
-        false
+        Ok(new)
     }
 
     fn is_there(&self, name: &CString) -> bool {
@@ -83,24 +135,20 @@ impl DlopenCall<'_> {
                 .is_loaded
                 .is_some_and(|is_loaded| is_loaded(name.as_ptr()))
     }
-
-    fn look_at(&self, path: &Path) -> Result<Option<SharedLibrary>, HiddenCall> {
-        let file = match File::open(path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
-            Err(_) => return Err(HiddenCall),
-        };
-        match SharedLibrary::read(&file, self.is_hidden) {
-            Ok(Some(object)) if object.imports_any => Err(HiddenCall),
-            Ok(object) => Ok(object),
-            Err(_) => Err(HiddenCall),
-        }
-    }
 }
 
-/// It calls what is hidden, or may.
-struct HiddenCall;
+fn look_at(path: &Path, new: &mut NewLibraries) -> Result<Option<SharedLibrary>, NotUnderstood> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
+        Err(_) => return Err(NotUnderstood),
+    };
+    SharedLibrary::read(&file, |symbol| new.add(symbol)).map_err(|_| NotUnderstood)
+}
+
+/// What it calls cannot be told.
+struct NotUnderstood;
 
 /// A path of these bytes.
 fn path_of(bytes: &[u8]) -> PathBuf {

@@ -3,9 +3,10 @@
 //! itself). What another library has under such a name is left alone.
 //!
 //! `dlopen` and `dlmopen`: what is loaded with `RTLD_DEEPBIND` finds the C library before us, and
-//! what is loaded into another namespace has a C library of its own. Neither's calls are seen, so
-//! before it runs this process absorbs nothing any more, if it calls anything that is hidden
-//! ([`dlopen_imports`](crate::dlopen_imports)).
+//! what is loaded into another namespace has a C library of its own. Neither's calls are seen, if
+//! it calls anything that is hidden ([`dlopen_imports`](crate::dlopen_imports)). Where the flag
+//! changes nothing else (Valkey loads each module with it), the library is loaded without it.
+//! Otherwise this process absorbs nothing any more, before that library runs.
 //!
 //! The dynamic linker asks who calls: for the libraries behind the caller (`RTLD_NEXT`), its scope,
 //! its namespace and where its libraries are searched. So each of the four goes on to the hidden
@@ -16,18 +17,23 @@
 
 use crate::{
     client_call::tell_client,
-    dlopen_imports::DlopenCall,
+    dlopen_imports::{DlopenCall, LoadEffect},
     hooks,
     linker::{
-        DLMOPEN, DLOPEN, DLSYM, DLVSYM, FUNCTIONS, JumpTarget, hidden_dlsym, is_loaded, or_fail,
+        DLMOPEN, DLOPEN, DLSYM, DLVSYM, FUNCTIONS, JumpTarget, hidden_dlsym, is_c_librarys,
+        is_loaded, or_fail,
     },
     next_definition::{NextDefinition, library_of, note_first},
     real::{HiddenSymbol, hidden},
     system_call, table,
 };
 use forebay_files::client;
-use libc::{Dl_info, c_char, c_int, c_long, c_void};
-use std::{arch::naked_asm, ffi::CStr, mem::MaybeUninit};
+use libc::{c_char, c_int, c_long, c_void};
+use std::{
+    arch::naked_asm,
+    ffi::CStr,
+    sync::atomic::{AtomicPtr, Ordering},
+};
 
 /// Finds the hidden functions, when the library starts.
 pub(crate) fn find_all() {
@@ -64,15 +70,22 @@ extern "C-unwind" fn before_dlopen(
     _: usize,
     caller: usize,
 ) -> JumpTarget {
-    if flags & libc::RTLD_DEEPBIND != 0 && may_load(path, flags) {
-        give_up_if(
-            path,
-            caller,
-            Some(is_loaded),
-            "a library was loaded with RTLD_DEEPBIND, whose calls are not seen",
-        );
+    let real = or_fail(&DLOPEN);
+    if flags & libc::RTLD_DEEPBIND == 0 || !may_load(path, flags) {
+        return real;
     }
-    or_fail(&DLOPEN)
+    match effect_of(path, caller, Some(is_loaded)) {
+        LoadEffect::CallsNothing => real,
+        // What it looks up later it might find in what is loaded meanwhile.
+        LoadEffect::MissesHooks if flags & libc::RTLD_NOW != 0 => {
+            REAL_DLOPEN.store(real, Ordering::Release);
+            dlopen_flat as JumpTarget
+        }
+        LoadEffect::MissesHooks | LoadEffect::Differs => {
+            tell_client(|| client::give_up(DEEP));
+            real
+        }
+    }
 }
 
 extern "C-unwind" fn before_dlmopen(
@@ -81,17 +94,45 @@ extern "C-unwind" fn before_dlmopen(
     flags: c_int,
     caller: usize,
 ) -> JumpTarget {
-    if space == libc::LM_ID_BASE {
-        before_dlopen(path, flags, 0, caller);
-    } else if may_load(path, flags) {
-        give_up_if(
-            path,
-            caller,
-            None,
-            "a library was loaded into another namespace (dlmopen), whose calls are not seen",
-        );
+    let (is_unseen, is_loaded, why): (_, Option<fn(_) -> _>, _) = match space {
+        libc::LM_ID_BASE => (flags & libc::RTLD_DEEPBIND != 0, Some(is_loaded), DEEP),
+        _ => (true, None, APART),
+    };
+    if is_unseen
+        && may_load(path, flags)
+        && effect_of(path, caller, is_loaded) != LoadEffect::CallsNothing
+    {
+        tell_client(|| client::give_up(why));
     }
     or_fail(&DLMOPEN)
+}
+
+const DEEP: &str = "a library was loaded with RTLD_DEEPBIND, whose calls are not seen";
+const APART: &str =
+    "a library was loaded into another namespace (dlmopen), whose calls are not seen";
+
+/// Where [`dlopen_flat`] goes on.
+static REAL_DLOPEN: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The hidden `dlopen` without `RTLD_DEEPBIND`, by a jump.
+#[unsafe(naked)]
+unsafe extern "C-unwind" fn dlopen_flat() {
+    #[cfg(target_arch = "x86_64")]
+    naked_asm!(
+        "and esi, {others}",
+        "jmp qword ptr [rip + {real}]",
+        others = const (!libc::RTLD_DEEPBIND) as u32,
+        real = sym REAL_DLOPEN,
+    );
+    #[cfg(target_arch = "aarch64")]
+    naked_asm!(
+        "and w1, w1, {others}",
+        "adrp x16, {real}",
+        "ldr x16, [x16, :lo12:{real}]",
+        "br x16",
+        others = const (!libc::RTLD_DEEPBIND) as u32,
+        real = sym REAL_DLOPEN,
+    );
 }
 
 /// Whether it may load anything.
@@ -99,13 +140,13 @@ fn may_load(path: *const c_char, flags: c_int) -> bool {
     !path.is_null() && flags & libc::RTLD_NOLOAD == 0
 }
 
-/// Gives up if what is about to be loaded calls what this library hides.
-fn give_up_if(
+/// What loading it would do past the hooks; nothing where nobody has to know.
+fn effect_of(
     path: *const c_char,
     caller: usize,
     is_loaded: Option<fn(*const c_char) -> bool>,
-    why: &'static str,
-) {
+) -> LoadEffect {
+    let mut effect = LoadEffect::CallsNothing;
     tell_client(|| {
         // SAFETY: the caller's argument, which is not null: the name of a library.
         let name = unsafe { CStr::from_ptr(path) };
@@ -115,10 +156,9 @@ fn give_up_if(
             is_loaded,
             is_hidden: |name| hidden::ALL.iter().any(|one| one.name().to_bytes() == name),
         };
-        if load.calls_hidden() {
-            client::give_up(why);
-        }
+        effect = load.effect();
     });
+    effect
 }
 
 unsafe extern "C-unwind" fn dlsym_in(
@@ -257,34 +297,6 @@ macro_rules! is_late {
 }
 
 table::names! { hooks }
-
-/// The C library's file, and those that it consisted of before glibc 2.34.
-const C_LIBRARY: [&[u8]; 4] = [
-    b"libc.so.6",
-    b"libpthread.so.0",
-    b"librt.so.1",
-    b"libdl.so.2",
-];
-
-/// Whether a function is of the C library, in the parts of which it may consist.
-fn is_c_librarys(function: *mut c_void) -> bool {
-    let mut info = MaybeUninit::<Dl_info>::uninit();
-    // SAFETY: any address can be asked about; the place is filled if the answer is not 0.
-    let file = unsafe {
-        match libc::dladdr(function, info.as_mut_ptr()) {
-            0 => return false,
-            _ => info.assume_init().dli_fname,
-        }
-    };
-    if file.is_null() {
-        return false;
-    }
-    // SAFETY: the name of a library, which is loaded: it has the function that the caller is about
-    // to be given.
-    let path = unsafe { CStr::from_ptr(file) }.to_bytes();
-    let name = path.rsplit(|byte| *byte == b'/').next();
-    C_LIBRARY.iter().any(|part| name == Some(part))
-}
 
 /// Defines an exported function that goes on to where the function `before` says, which gets its
 /// arguments. There, and in `before`, the caller's address is the fourth argument.

@@ -9,14 +9,18 @@ const FILES_MAX: usize = 1 << 16;
 /// How long calls took: of any number of them in a few kilobytes.
 #[derive(Clone, Debug)]
 pub struct CallTimes {
-    /// In microseconds, two digits of each.
+    /// In microseconds, a sixteenth too long at most.
     times_us: Histogram<u32>,
     total: Duration,
 }
 
+/// An hour: of longer times it is enough to know that.
+const LONGEST_US: u64 = 3_600_000_000;
+
 impl Default for CallTimes {
     fn default() -> Self {
-        let times_us = Histogram::new_with_max(2, 1);
+        // It begins small, and grows with the longest time.
+        let times_us = Histogram::new(1);
         Self {
             // It fails for more than five digits alone.
             times_us: times_us.unwrap_or_else(|_| unreachable!()),
@@ -53,7 +57,8 @@ impl CallTimes {
 
     pub(crate) fn took(&mut self, time: Duration) {
         let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        self.times_us.saturating_record(us);
+        // It fails where a histogram cannot grow. `saturating_record` never has one grow.
+        let _ = self.times_us.record(us.min(LONGEST_US));
         self.total += time;
     }
 }
@@ -183,6 +188,31 @@ mod tests {
             file.wrote(WrittenRange { begin, end }, size(begin));
         }
         file.manner()
+    }
+
+    #[test]
+    fn the_times_of_calls_keep_their_quantiles() {
+        let (mut times, mut more) = (CallTimes::default(), CallTimes::default());
+        for at in 1..=98 {
+            times.took(Duration::from_micros(at * 10));
+        }
+        more.took(Duration::from_secs(2));
+        more.took(Duration::from_secs(86_400));
+        times.add(&more);
+        assert_eq!(times.count(), 100);
+        assert_eq!(
+            times.total(),
+            Duration::from_micros(48_510 + 86_402_000_000)
+        );
+        for (share, us) in [
+            (0.5, 500),
+            (0.98, 980),
+            (0.99, 2_000_000),
+            (1.0, LONGEST_US),
+        ] {
+            let found = times.quantile_us(share);
+            assert!((us..=us + us / 16).contains(&found), "{share}: {found} µs");
+        }
     }
 
     #[test]

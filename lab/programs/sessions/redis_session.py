@@ -1,4 +1,4 @@
-"""Redis by its socket: a key for each number."""
+"""Redis or Valkey by its socket: a key for each number; with `module`, one key, whose type and commands are numbers_module.c's."""
 
 import socket
 import sys
@@ -7,7 +7,8 @@ from protocol import PAYLOAD, retried, serve
 
 
 class Store:
-    def __init__(self, path: str):
+    def __init__(self, path: str, module: str = ""):
+        self.has_module = bool(module)
         self.connection = socket.socket(socket.AF_UNIX)
         self.connection.connect(path)
         self.answers = self.connection.makefile("rb")
@@ -30,10 +31,14 @@ class Store:
         return found
 
     def write(self, number: int) -> None:
-        self._ask("SET", str(number), PAYLOAD)
+        if self.has_module:
+            self._ask("NUMBERS.ADD", "lab", str(number), PAYLOAD)
+        else:
+            self._ask("SET", str(number), PAYLOAD)
 
     def numbers(self) -> list[int]:
-        return [int(key) for key in self._ask("KEYS", "*")]
+        command = ["NUMBERS.ALL", "lab"] if self.has_module else ["KEYS", "*"]
+        return [int(key) for key in self._ask(*command)]
 
 
-serve(retried(lambda: Store(sys.argv[1])))
+serve(retried(lambda: Store(*sys.argv[1:])))

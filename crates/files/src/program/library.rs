@@ -1,5 +1,5 @@
-//! A shared library in its file: what it needs, where that is searched, and which functions it
-//! imports.
+//! A shared library in its file: what it needs, where that is searched, and which symbols it has
+//! and imports.
 
 use super::{u16_at, u32_at, u64_at};
 use std::{ffi::CString, fs::File, io, os::unix::fs::FileExt};
@@ -15,6 +15,8 @@ const DT_RUNPATH: u64 = 29;
 /// Bytes of a table at most: a larger one is not understood.
 const TABLE_MAX: u64 = 64 << 20;
 const SYMBOL_BYTES: usize = 24;
+const STB_LOCAL: u8 = 0;
+const STT_OBJECT: u8 = 1;
 const HEADER_BYTES: u64 = 56;
 #[cfg(target_arch = "x86_64")]
 const MACHINE: u16 = 62;
@@ -27,8 +29,17 @@ pub struct SharedLibrary {
     pub needed: Vec<CString>,
     /// Lists of directories, separated by colons.
     pub run_paths: Vec<Vec<u8>>,
-    /// It imports a function that was asked about.
-    pub imports_any: bool,
+}
+
+/// A symbol of a library that other libraries may have, too.
+#[derive(Clone, Copy, Debug)]
+pub struct LibrarySymbol<'a> {
+    /// Its name.
+    pub name: &'a [u8],
+    /// The library has it itself: otherwise it imports it.
+    pub is_defined: bool,
+    /// It is a variable.
+    pub is_data: bool,
 }
 
 /// A part of the file that is mapped.
@@ -43,12 +54,12 @@ fn wrong() -> io::Error {
 }
 
 impl SharedLibrary {
-    /// Reads it, and whether it imports a function of one of these names. None if it is no library
-    /// of this machine, which the dynamic linker refuses.
+    /// Reads it, and shows `visit` each symbol. None if it is no library of this machine, which the
+    /// dynamic linker refuses.
     ///
     /// # Errors
     /// It cannot be read, or not be understood.
-    pub fn read(file: &File, is_asked_about: impl Fn(&[u8]) -> bool) -> io::Result<Option<Self>> {
+    pub fn read(file: &File, mut visit: impl FnMut(LibrarySymbol<'_>)) -> io::Result<Option<Self>> {
         /// 64 bits, the order of bytes of this machine, and version 1.
         const OURS: &[u8] = b"\x7fELF\x02\x01\x01";
         let mut header = [0; 64];
@@ -82,14 +93,18 @@ impl SharedLibrary {
         // Linkers put the names behind the symbols, of which no table says how many there are.
         let (symbols, end) = (value(DT_SYMTAB)?, value(DT_STRTAB)?);
         let symbols = read(symbols, end.checked_sub(symbols).ok_or_else(wrong)?)?;
-        let imports = symbols.chunks_exact(SYMBOL_BYTES);
-        let imports = imports.filter(|symbol| u16_at(symbol, 6) == 0);
-        let mut imports = imports.filter_map(|symbol| text(u32_at(symbol, 0).into()).ok());
-        Ok(Some(Self {
-            needed,
-            run_paths,
-            imports_any: imports.any(is_asked_about),
-        }))
+        for symbol in symbols.chunks_exact(SYMBOL_BYTES) {
+            let (info, at) = (symbol[4], u32_at(symbol, 0));
+            match text(at.into()) {
+                Ok(name) if info >> 4 != STB_LOCAL => visit(LibrarySymbol {
+                    name,
+                    is_defined: u16_at(symbol, 6) != 0,
+                    is_data: info & 0xf == STT_OBJECT,
+                }),
+                _ => {}
+            }
+        }
+        Ok(Some(Self { needed, run_paths }))
     }
 }
 
@@ -161,17 +176,21 @@ mod tests {
     fn a_library_of_this_machine_is_understood() {
         let own = std::env::current_exe().unwrap();
         let file = File::open(own).unwrap();
-        let object = SharedLibrary::read(&file, |name| name == b"write").unwrap();
-        let object = object.unwrap();
-        assert!(object.imports_any);
+        let mut imports = Vec::new();
+        let object = SharedLibrary::read(&file, |symbol| {
+            if !symbol.is_defined {
+                imports.push(symbol.name.to_vec());
+            }
+        });
+        let object = object.unwrap().unwrap();
+        assert!(imports.iter().any(|name| name == b"write"));
+        assert!(!imports.iter().any(|name| name == b"no_such_function"));
         assert!(
             object
                 .needed
                 .iter()
                 .any(|name| name.as_c_str() == c"libc.so.6")
         );
-        let object = SharedLibrary::read(&file, |name| name == b"no_such_function").unwrap();
-        assert!(!object.unwrap().imports_any);
     }
 
     #[test]
@@ -185,9 +204,9 @@ mod tests {
         ] {
             std::fs::write(&path, contents).unwrap();
             let file = File::open(&path).unwrap();
-            assert!(SharedLibrary::read(&file, |_| true).unwrap().is_none());
+            assert!(SharedLibrary::read(&file, |_| {}).unwrap().is_none());
         }
         let file = File::open(dir.path()).unwrap();
-        assert!(SharedLibrary::read(&file, |_| true).unwrap().is_none());
+        assert!(SharedLibrary::read(&file, |_| {}).unwrap().is_none());
     }
 }
