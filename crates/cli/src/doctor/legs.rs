@@ -132,8 +132,12 @@ impl LegsFound {
         let least = self.legs.iter().filter_map(|leg| leg.pool_bytes).min()?;
         // The drain empties it within seconds.
         let bytes = least.min(256 << 20) >> 20;
+        // What stands behind ? is the shell's otherwise.
         let named: Vec<String> = (self.legs.iter())
-            .map(|leg| format!("--leg {}", leg.url))
+            .map(|leg| match leg.url.contains('?') {
+                true => format!("--leg '{}'", leg.url),
+                false => format!("--leg {}", leg.url),
+            })
             .collect();
         Some(format!(
             "Make a pool in these machines' memory, on the volume with the data: forebay pool create FILE --size {bytes}MiB {}",
