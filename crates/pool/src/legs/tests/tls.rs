@@ -356,7 +356,7 @@ fn requests_are_sent_while_a_leg_waits_for_its_answers_readers() {
     let link = connect(&authority.url(server.port)).unwrap();
     link.pipeline().unwrap();
     let (told, heard) = mpsc::channel();
-    let places = (0..BYTES / PART).cycle().take(400).enumerate();
+    let places = (0..BYTES / PART).cycle().take(160).enumerate();
     // The server reads no request while it sends an answer: both directions are full soon.
     for (number, place) in places {
         let (at, told) = ((place * PART) as u64, told.clone());
@@ -370,7 +370,7 @@ fn requests_are_sent_while_a_leg_waits_for_its_answers_readers() {
             }),
         }
     }
-    for _ in 0..400 {
+    for _ in 0..160 {
         assert!(
             heard
                 .recv_timeout(Duration::from_secs(20))
