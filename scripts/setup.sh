@@ -601,7 +601,7 @@ setup() {
             "/usr/lib/$(uname -m)-linux-gnu/libmimalloc.so.2" libmimalloc2.0 \
             "/usr/lib/$(uname -m)-linux-gnu/faketime/libfaketime.so.1" libfaketime fakeroot fakeroot valgrind valgrind \
             musl-gcc musl-tools go golang-go etcd etcd-server etcdctl etcd-client /usr/include/liburing.h liburing-dev \
-            systemd-analyze systemd mariadb-backup mariadb-backup rsync rsync ss iproute2 nbdkit nbdkit fio fio "/usr/lib/$(uname -m)-linux-gnu/libsnappy.so.1" libsnappy1v5
+            systemd-analyze systemd mariadb-backup mariadb-backup rsync rsync ss iproute2 nbdkit nbdkit openssl openssl fio fio "/usr/lib/$(uname -m)-linux-gnu/libsnappy.so.1" libsnappy1v5
         need_python
         install_debian
         need_redis

@@ -84,8 +84,11 @@ impl LegsFound {
         let commit_us = times.and_then(|times| times.into_iter().reduce(f64::max));
         let gain = commit_us.zip(sync_us).map(|(commit, sync)| sync / commit);
         let mut warnings = Vec::new();
-        let own = ["nbd://127.", "nbd://localhost", "nbd://[::1]"];
-        let is_own = |leg: &LegFound| own.iter().any(|own| leg.url.starts_with(own));
+        let own = ["127.", "localhost", "[::1]"];
+        let is_own = |leg: &LegFound| {
+            let place = leg.url.split_once("://").map(|(_, place)| place);
+            place.is_some_and(|place| own.iter().any(|own| place.starts_with(own)))
+        };
         if legs.iter().any(is_own) {
             warnings.push(
                 "an address of this machine: a tunnel has to end there, or it is lost with this machine"
@@ -129,8 +132,12 @@ impl LegsFound {
         let least = self.legs.iter().filter_map(|leg| leg.pool_bytes).min()?;
         // The drain empties it within seconds.
         let bytes = least.min(256 << 20) >> 20;
+        // What stands behind ? is the shell's otherwise.
         let named: Vec<String> = (self.legs.iter())
-            .map(|leg| format!("--leg {}", leg.url))
+            .map(|leg| match leg.url.contains('?') {
+                true => format!("--leg '{}'", leg.url),
+                false => format!("--leg {}", leg.url),
+            })
             .collect();
         Some(format!(
             "Make a pool in these machines' memory, on the volume with the data: forebay pool create FILE --size {bytes}MiB {}",

@@ -46,11 +46,11 @@ pub struct Doctor {
     /// A directory in which a pool could lie, to be measured too; may be given several times
     #[arg(long, value_name = "DIR", conflicts_with = "data")]
     beside: Vec<PathBuf>,
-    /// An export of an NBD server that could be a leg of a pool, to be asked for a page; may be
-    /// given several times
+    /// An export of an NBD server that could be a leg of a pool, to be asked for a page (nbd://…,
+    /// or nbds://…?tls-certificates=DIR with TLS); may be given several times
     #[arg(long, value_name = "URL", conflicts_with = "data")]
     leg: Vec<String>,
-    /// Ask legs also through a network without encryption: a page of what they hold is sent there
+    /// Ask nbd:// legs also through a network, without TLS: a page of what they hold is sent there
     #[arg(long, requires = "leg")]
     insecure: bool,
     /// Report as JSON

@@ -18,7 +18,8 @@ use std::path::PathBuf;
                   If making it is interrupted, nothing is left of it.\n\n\
                   With --leg, it lies in the memory of other machines, each an export of an NBD server (nbdkit --threads 1 memory 1G): PATH is a small file \
                   that says which. A sync is then a round trip there, and survives the loss of this machine. Keep the file with the data: a recovery \
-                  on another machine is given it.\n\n\
+                  on another machine is given it. With nbds:// the way there is encrypted: DIR has ca-cert.pem, and for a server that asks who this is \
+                  client-cert.pem and client-key.pem, which the pool's owner can read.\n\n\
                   With --emulated, an ordinary file will do. Such a pool survives a crash of the process, and is \
                   lost when the machine goes down: good for trying things out, and nothing else.",
     after_long_help = "Examples:\n  \
@@ -28,6 +29,7 @@ use std::path::PathBuf;
         forebay pool create /mnt/pmem/forebay.pool --size 64MiB\n  \
         forebay pool create /dev/dax0.0 --size 1GiB --segment-size 16MiB\n  \
         forebay pool create /data/redis.pool --leg nbd://127.0.0.1:10809/forebay --leg nbd://127.0.0.1:10810/forebay --size 256MiB\n  \
+        forebay pool create /data/redis.pool --leg 'nbds://b/forebay?tls-certificates=/etc/forebay/client' --size 256MiB\n  \
         forebay pool create /dev/shm/try.pool --emulated"
 )]
 pub struct Create {
@@ -48,13 +50,14 @@ pub struct Create {
     /// Make it on an ordinary disk: what a program has synced survives a power cut
     #[arg(long)]
     disk: bool,
-    /// Make it in another machine's memory, nbd://HOST:PORT/EXPORT; once for each leg
+    /// Make it in another machine's memory, nbds://HOST:PORT/EXPORT?tls-certificates=DIR, or
+    /// without TLS nbd://HOST:PORT/EXPORT; once for each leg
     #[arg(long, value_name = "URL", conflicts_with_all = ["disk", "emulated"])]
     leg: Vec<String>,
     /// With fewer live legs than this every sync is a real one, too [default: all legs]
     #[arg(long, value_name = "N", requires = "leg")]
     copies: Option<usize>,
-    /// Reach legs through a network without encryption: who is in it can read and change the data
+    /// Reach nbd:// legs through a network, without TLS: who is in it can read and change the data
     #[arg(long, requires = "leg")]
     insecure: bool,
     /// Give it to this user, of whose database's files it is to take the writes (root only)

@@ -1,14 +1,19 @@
-//! Where a leg is: `nbd://HOST[:PORT][/EXPORT]`, as the NBD project writes addresses.
+//! Where a leg is: `nbd://HOST[:PORT][/EXPORT]`, as the NBD project writes addresses; or
+//! `nbds://HOST[:PORT][/EXPORT]?tls-certificates=DIR[&tls-hostname=NAME]`, with TLS.
 
+use rustls::pki_types::ServerName;
 use std::{
     fmt, io,
     net::{SocketAddr, ToSocketAddrs},
+    path::Path,
 };
 
 /// The port that IANA gave to NBD.
 const PORT: u16 = 10809;
 /// The longest name of an export (NBD's own limit).
 const EXPORT_MAX: usize = 4096;
+/// What is to be given for TLS.
+const TLS_LOOKS: &str = "nbds://HOST:PORT/EXPORT?tls-certificates=DIR";
 
 /// See the module's head.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,64 +21,89 @@ pub(crate) struct LegAddress {
     host: String,
     port: u16,
     export: String,
+    tls: Option<LegTls>,
+}
+
+/// What an address says of TLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LegTls {
+    /// Where the certificates are: an absolute path.
+    pub(crate) directory: String,
+    /// The name in the server's certificate, if it is not the host's.
+    hostname: Option<String>,
+    /// Whichever counts.
+    pub(crate) name: ServerName<'static>,
 }
 
 impl LegAddress {
     /// # Errors
     /// In words, what it is instead.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let Some(rest) = text.strip_prefix("nbd://") else {
-            return Err(match text.starts_with("nbds://") {
-                true => format!(
-                    "{text}: TLS is not built into this version. Use nbd:// through a tunnel that encrypts and ends on this machine (stunnel, ssh -L)"
-                ),
-                false => {
-                    format!(
-                        "{text} is no leg: nbd://HOST:PORT/EXPORT is, the export of an NBD server"
-                    )
-                }
-            });
+        let (is_tls, rest) = match (text.strip_prefix("nbd://"), text.strip_prefix("nbds://")) {
+            (Some(rest), _) => (false, rest),
+            (_, Some(rest)) => (true, rest),
+            (None, None) => {
+                return Err(format!(
+                    "{text} is no leg: nbd://HOST:PORT/EXPORT is, the export of an NBD server, and with TLS {TLS_LOOKS}"
+                ));
+            }
+        };
+        let (rest, query) = match rest.split_once('?') {
+            Some((rest, query)) => (rest, Some(query)),
+            None => (rest, None),
         };
         let (place, export) = rest.split_once('/').unwrap_or((rest, ""));
         let is_strange = |c: char| c.is_whitespace() || c.is_control();
-        if export.len() > EXPORT_MAX || text.contains(is_strange) || text.contains(['@', '?', '%'])
+        if export.len() > EXPORT_MAX || text.contains(is_strange) || text.contains(['@', '%', '#'])
         {
             return Err(format!(
-                "{text} is no leg: host, port and the export's name are all it may have"
+                "{text} is no leg: nbd://HOST:PORT/EXPORT is all that it may have, or {TLS_LOOKS}, without spaces, @, % and #"
             ));
         }
-        let (host, port) = match place.strip_prefix('[') {
-            Some(rest) => {
-                let (host, rest) = rest.split_once(']').unwrap_or((rest, "?"));
-                (
-                    host,
-                    rest.strip_prefix(':').or(rest.is_empty().then_some("")),
-                )
-            }
-            None => match place.rsplit_once(':') {
-                Some((host, port)) => (host, Some(port)),
-                None => (place, Some("")),
-            },
-        };
-        let port = match port {
-            Some("") => Some(PORT),
-            Some(text) => text.parse().ok().filter(|port| *port != 0),
-            None => None,
-        };
-        match port {
-            Some(port) if !host.is_empty() => Ok(Self {
-                host: host.to_owned(),
-                port,
-                export: export.to_owned(),
-            }),
-            _ => Err(format!(
+        let Some((host, port)) = host_and_port(place) else {
+            return Err(format!(
                 "{text} is no leg: nbd://HOST:PORT/EXPORT is, the port a number (usually {PORT})"
-            )),
-        }
+            ));
+        };
+        let tls = match (is_tls, query) {
+            (false, None) => None,
+            (false, Some(_)) => {
+                return Err(format!(
+                    "{text} is no leg: nothing may stand behind ? of an nbd:// address. With TLS it is {TLS_LOOKS}"
+                ));
+            }
+            (true, query) => Some(
+                LegTls::parse(host, query.unwrap_or_default())
+                    .map_err(|why| format!("{text} is no leg: {why}"))?,
+            ),
+        };
+        Ok(Self {
+            host: host.to_owned(),
+            port,
+            export: export.to_owned(),
+            tls,
+        })
     }
 
     pub(crate) fn export(&self) -> &str {
         &self.export
+    }
+
+    pub(crate) fn tls(&self) -> Option<&LegTls> {
+        self.tls.as_ref()
+    }
+
+    /// True if both are one place, however it is reached.
+    pub(crate) fn is_place_of(&self, other: &Self) -> bool {
+        let place = |it: &Self| (it.host.clone(), it.port, it.export.clone());
+        place(self) == place(other)
+    }
+
+    /// True if `url` names this one: what stands behind `?` may be left out, and the last slash.
+    pub(crate) fn is_named(&self, url: &str) -> bool {
+        let shown = self.to_string();
+        let bare = shown.split_once('?').map_or(&*shown, |(bare, _)| bare);
+        [&shown, bare, bare.trim_end_matches('/')].contains(&url)
     }
 
     /// The one address that the host's name has; without `insecure` it is this machine's own.
@@ -93,10 +123,10 @@ impl LegAddress {
                 all.join(", ")
             )));
         };
-        if !insecure && !address.ip().is_loopback() {
+        if self.tls.is_none() && !insecure && !address.ip().is_loopback() {
             return Err(io::Error::other(format!(
-                "{address} is another machine, and NBD without TLS can be read and changed on the way. Use a tunnel that ends on this machine; \
-                 or, in a network that nobody else is in, allow it by name (--insecure)"
+                "{address} is another machine, and NBD without TLS can be read and changed on the way. Use TLS ({TLS_LOOKS}), \
+                 or a tunnel that ends on this machine; or, in a network that nobody else is in, allow it by name (--insecure)"
             )));
         }
         Ok(address)
@@ -105,12 +135,98 @@ impl LegAddress {
 
 impl fmt::Display for LegAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { host, port, export } = self;
+        let Self {
+            host,
+            port,
+            export,
+            tls,
+        } = self;
+        f.write_str(if tls.is_some() { "nbds://" } else { "nbd://" })?;
         match host.contains(':') {
-            true => write!(f, "nbd://[{host}]:{port}/{export}"),
-            false => write!(f, "nbd://{host}:{port}/{export}"),
+            true => write!(f, "[{host}]:{port}/{export}")?,
+            false => write!(f, "{host}:{port}/{export}")?,
+        }
+        let Some(LegTls {
+            directory,
+            hostname,
+            ..
+        }) = tls
+        else {
+            return Ok(());
+        };
+        write!(f, "?tls-certificates={directory}")?;
+        match hostname {
+            Some(name) => write!(f, "&tls-hostname={name}"),
+            None => Ok(()),
         }
     }
+}
+
+impl LegTls {
+    /// Of what stands behind `?`.
+    fn parse(host: &str, query: &str) -> Result<Self, String> {
+        let (mut directory, mut hostname) = (None, None);
+        for parameter in query.split('&').filter(|it| !it.is_empty()) {
+            let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+            let place = match key {
+                "tls-certificates" => &mut directory,
+                "tls-hostname" => &mut hostname,
+                "tls-psk-file" | "tls-username" => {
+                    return Err(format!(
+                        "{key} is for pre-shared keys, which Forebay does not know: use certificates (tls-certificates=DIR)"
+                    ));
+                }
+                _ => {
+                    return Err(format!(
+                        "{key:?} is not known: tls-certificates and tls-hostname are"
+                    ));
+                }
+            };
+            if value.is_empty() || place.replace(value.to_owned()).is_some() {
+                return Err(format!("{key} has to have one value"));
+            }
+        }
+        let directory = directory.ok_or_else(|| {
+            format!(
+                "it does not say by whom its certificate is signed. Name a directory with ca-cert.pem in it: {TLS_LOOKS}"
+            )
+        })?;
+        if !Path::new(&directory).is_absolute() {
+            return Err(format!(
+                "tls-certificates={directory} is relative, and the pool is used from other directories: give the whole path"
+            ));
+        }
+        let expected = hostname.as_deref().unwrap_or(host);
+        let name = ServerName::try_from(expected.to_owned()).map_err(|_| {
+            format!(
+                "{expected:?} can be the name in no certificate: give that by tls-hostname=NAME"
+            )
+        })?;
+        Ok(Self {
+            directory,
+            hostname,
+            name,
+        })
+    }
+}
+
+/// Of what stands before the first slash.
+fn host_and_port(place: &str) -> Option<(&str, u16)> {
+    let (host, port) = match place.strip_prefix('[') {
+        Some(rest) => {
+            let (host, rest) = rest.split_once(']')?;
+            match rest {
+                "" => (host, ""),
+                rest => (host, rest.strip_prefix(':')?),
+            }
+        }
+        None => place.rsplit_once(':').unwrap_or((place, "")),
+    };
+    let port = match port {
+        "" => Some(PORT),
+        text => text.parse().ok().filter(|port| *port != 0),
+    };
+    port.filter(|_| !host.is_empty()).map(|port| (host, port))
 }
 
 #[cfg(test)]
@@ -123,11 +239,20 @@ mod tests {
             ("nbd://b", "nbd://b:10809/"),
             ("nbd://b:7/forebay", "nbd://b:7/forebay"),
             ("nbd://[::1]/a/b", "nbd://[::1]:10809/a/b"),
+            (
+                "nbds://b/x?tls-certificates=/c",
+                "nbds://b:10809/x?tls-certificates=/c",
+            ),
+            (
+                "nbds://[::1]?tls-hostname=b.example&tls-certificates=/c/d",
+                "nbds://[::1]:10809/?tls-certificates=/c/d&tls-hostname=b.example",
+            ),
         ] {
-            assert_eq!(LegAddress::parse(text).unwrap().to_string(), shown);
+            let read = LegAddress::parse(text).unwrap();
+            assert_eq!(read.to_string(), shown);
+            assert_eq!(LegAddress::parse(shown).unwrap(), read);
         }
         for text in [
-            "nbds://b",
             "b:7",
             "nbd://",
             "nbd://:7",
@@ -146,11 +271,52 @@ mod tests {
     }
 
     #[test]
+    fn an_address_with_tls_says_whom_to_believe() {
+        for (text, why) in [
+            ("nbds://b", "ca-cert.pem"),
+            ("nbds://b/x?tls-hostname=b", "ca-cert.pem"),
+            ("nbds://b/x?tls-certificates=certs", "the whole path"),
+            ("nbds://b/x?tls-certificates=", "one value"),
+            (
+                "nbds://b/x?tls-certificates=/a&tls-certificates=/b",
+                "one value",
+            ),
+            ("nbds://b/x?tls-psk-file=/keys", "pre-shared"),
+            ("nbds://b/x?tls-certificates=/a&verify=no", "\"verify\""),
+            ("nbds://b/x?tls-certificates=/a%20b", "%"),
+            ("nbds://a,b/x?tls-certificates=/a", "tls-hostname"),
+            ("nbd://b/x?tls-certificates=/a", "nbds://"),
+        ] {
+            let refused = LegAddress::parse(text).unwrap_err();
+            assert!(refused.contains(why), "{text:?}: {refused}");
+        }
+    }
+
+    #[test]
+    fn a_leg_is_one_place_however_it_is_reached() {
+        let read = |text: &str| LegAddress::parse(text).unwrap();
+        let leg = read("nbds://b/x?tls-certificates=/a");
+        assert!(leg.is_place_of(&read("nbds://b:10809/x?tls-certificates=/c")));
+        assert!(leg.is_place_of(&read("nbd://b/x")));
+        assert!(!leg.is_place_of(&read("nbds://b/y?tls-certificates=/a")));
+        for url in ["nbds://b:10809/x?tls-certificates=/a", "nbds://b:10809/x"] {
+            assert!(leg.is_named(url), "{url}");
+        }
+        assert!(!leg.is_named("nbd://b:10809/x"));
+        assert!(read("nbd://b").is_named("nbd://b:10809"));
+    }
+
+    #[test]
     fn without_tls_a_leg_is_reached_on_loopback_only() {
         let leg = LegAddress::parse("nbd://192.0.2.1/x").unwrap();
         let refused = leg.resolve(false).unwrap_err().to_string();
         assert!(refused.contains("--insecure"), "{refused}");
+        assert!(refused.contains("nbds://"), "{refused}");
         leg.resolve(true).unwrap();
+        LegAddress::parse("nbds://192.0.2.1/x?tls-certificates=/c")
+            .unwrap()
+            .resolve(false)
+            .unwrap();
         LegAddress::parse("nbd://127.0.0.1/x")
             .unwrap()
             .resolve(false)

@@ -1,6 +1,6 @@
-//! The beginning of an NBD connection: fixed newstyle negotiation, `NBD_OPT_GO`. Numbers as in the
-//! NBD project's `doc/proto.md`. Whatever a server says is data of another machine: each length is
-//! bounded, and what is not understood ends the connection.
+//! The beginning of an NBD connection: fixed newstyle negotiation, `NBD_OPT_STARTTLS` where there
+//! is TLS, `NBD_OPT_GO`. Numbers as in the NBD project's `doc/proto.md`. Whatever a server says is
+//! data of another machine: each length is bounded, and what is not understood ends the connection.
 
 use std::io::{self, Read, Write};
 
@@ -10,6 +10,7 @@ const REPLY: u64 = 0x0003_e889_0455_65a9;
 /// Handshake flags of the server, and the same of the client.
 const FIXED_NEWSTYLE: u16 = 1;
 const NO_ZEROES: u16 = 2;
+const START_TLS: u32 = 5;
 const GO: u32 = 7;
 const REP_ACK: u32 = 1;
 const REP_INFO: u32 = 3;
@@ -35,11 +36,11 @@ pub(crate) struct ExportInfo {
     pub(crate) payload_max: u32,
 }
 
-/// Negotiates for the export `name`.
+/// Hears what the server is, and says what this client is.
 ///
 /// # Errors
-/// What the server says instead, or that it breaks the protocol.
-pub(crate) fn negotiate(stream: &mut (impl Read + Write), name: &str) -> io::Result<ExportInfo> {
+/// It is none that is known.
+pub(super) fn greet(stream: &mut (impl Read + Write)) -> io::Result<()> {
     if read_u64(stream)? != GREETING || read_u64(stream)? != OPTION {
         return Err(nonsense(
             "does not greet as an NBD server of the newstyle protocol does",
@@ -52,20 +53,55 @@ pub(crate) fn negotiate(stream: &mut (impl Read + Write), name: &str) -> io::Res
         ));
     }
     let flags = u32::from(offered & (FIXED_NEWSTYLE | NO_ZEROES));
+    stream.write_all(&flags.to_be_bytes())
+}
+
+/// Has the server begin TLS: what comes next from it is encrypted. Nothing is read ahead, so that
+/// no byte from before is taken for one of those.
+///
+/// # Errors
+/// It does not.
+pub(super) fn start_tls(stream: &mut (impl Read + Write)) -> io::Result<()> {
+    ask_option(stream, START_TLS, &[])?;
+    match read_reply(stream, START_TLS)? {
+        (REP_ACK, _) => Ok(()),
+        (error, data) if error & REP_ERROR != 0 => {
+            let why = match error & !REP_ERROR {
+                1 | 2 => "has no TLS, and nbds:// asks for it: start it with TLS (nbdkit --tls=require --tls-certificates DIR)"
+                    .to_owned(),
+                7 => "is shutting down".to_owned(),
+                other => format!("begins no TLS (error {other})"),
+            };
+            Err(with_words(why, &data))
+        }
+        (other, _) => Err(nonsense(&format!(
+            "answers the wish for TLS with {other:#x}"
+        ))),
+    }
+}
+
+fn ask_option(stream: &mut impl Write, option: u32, data: &[u8]) -> io::Result<()> {
+    let mut message = OPTION.to_be_bytes().to_vec();
+    message.extend(option.to_be_bytes());
+    message.extend((data.len() as u32).to_be_bytes());
+    message.extend(data);
+    stream.write_all(&message)
+}
+
+/// Negotiates for the export `name`, on a stream that was [greeted](greet).
+///
+/// # Errors
+/// What the server says instead, or that it breaks the protocol.
+pub(super) fn negotiate(stream: &mut (impl Read + Write), name: &str) -> io::Result<ExportInfo> {
     let mut go = (name.len() as u32).to_be_bytes().to_vec();
     go.extend(name.as_bytes());
     go.extend(1_u16.to_be_bytes());
     go.extend(INFO_BLOCK_SIZE.to_be_bytes());
-    let mut message = flags.to_be_bytes().to_vec();
-    message.extend(OPTION.to_be_bytes());
-    message.extend(GO.to_be_bytes());
-    message.extend((go.len() as u32).to_be_bytes());
-    message.extend(go);
-    stream.write_all(&message)?;
+    ask_option(stream, GO, &go)?;
     let mut found = None;
     let mut block = (1, PAYLOAD);
     for _ in 0..REPLIES_MAX {
-        let (kind, data) = read_reply(stream)?;
+        let (kind, data) = read_reply(stream, GO)?;
         match kind {
             REP_ACK => {
                 let (bytes, flags) =
@@ -112,10 +148,10 @@ fn check(bytes: u64, flags: u16, (block_min, payload): (u32, u32)) -> io::Result
     })
 }
 
-fn read_reply(stream: &mut impl Read) -> io::Result<(u32, Vec<u8>)> {
+fn read_reply(stream: &mut impl Read, asked: u32) -> io::Result<(u32, Vec<u8>)> {
     let (magic, option) = (read_u64(stream)?, read_u32(stream)?);
     let (kind, bytes) = (read_u32(stream)?, read_u32(stream)?);
-    if magic != REPLY || option != GO || bytes > REPLY_MAX {
+    if magic != REPLY || option != asked || bytes > REPLY_MAX {
         return Err(nonsense(
             "answers the negotiation with something else than NBD",
         ));
@@ -129,11 +165,15 @@ fn refusal(kind: u32, data: &[u8], name: &str) -> io::Error {
     let why = match kind & !REP_ERROR {
         1 => "does not know NBD_OPT_GO: it is too old".to_owned(),
         2 => "refuses it by its policy".to_owned(),
-        5 => "wants TLS, which is not built into this version".to_owned(),
+        5 => "wants TLS: name the leg nbds://HOST:PORT/EXPORT?tls-certificates=DIR".to_owned(),
         6 => format!("has no export of the name {name:?}"),
         7 => "is shutting down".to_owned(),
         other => format!("refuses the export {name:?} (error {other})"),
     };
+    with_words(why, data)
+}
+
+fn with_words(why: String, data: &[u8]) -> io::Error {
     // The server's own words, as far as they can be shown.
     let words: String = String::from_utf8_lossy(data)
         .chars()

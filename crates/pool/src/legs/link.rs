@@ -9,19 +9,20 @@
 
 use super::{
     address::LegAddress,
-    handshake::{ExportInfo, negotiate, nonsense},
+    channel::LegChannel,
+    handshake::{ExportInfo, greet, negotiate, nonsense, start_tls},
     superblock::LEG_DATA,
+    tls::{TlsSession, TlsStart},
 };
 use crate::{
     MonotonicTime, failpoint,
     stack::{OnPanic, quiet_thread},
 };
 use parking_lot::Mutex;
-use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use std::{
     collections::HashMap,
-    io::{self, BufReader, IoSlice, Read, Write},
-    net::{Shutdown, TcpStream},
+    io::{self, BufReader, Read, Write},
+    net::TcpStream,
     sync::{
         Arc,
         atomic::{
@@ -96,11 +97,9 @@ impl LinkState {
 
 /// See the module's head.
 pub(crate) struct LegLink {
-    stream: TcpStream,
+    channel: LegChannel,
     export: ExportInfo,
     state: Mutex<LinkState>,
-    /// Held while a request is sent, so that none is inside another.
-    sending: Mutex<()>,
     /// A thread reads the answers. Until then who asks does: a process that only looks at a pool
     /// stays one with a single thread, as one that does work for another user has to be.
     is_pipelined: AtomicBool,
@@ -116,6 +115,8 @@ impl LegLink {
     /// It cannot be reached, or is no export that can be a leg.
     pub(crate) fn connect(address: &LegAddress, insecure: bool) -> io::Result<Arc<Self>> {
         let answer_limit = failpoint::limit("leg-answer", ANSWER_LIMIT);
+        // Before anything is said to anybody.
+        let tls = address.tls().map(TlsStart::read).transpose()?;
         let at = address.resolve(insecure)?;
         let mut stream = TcpStream::connect_timeout(&at, answer_limit)?;
         stream.set_nodelay(true)?;
@@ -130,22 +131,24 @@ impl LegLink {
             begun: MonotonicTime::now(),
             limit: answer_limit,
         };
-        let export = negotiate(&mut bounded, address.export()).map_err(|e| match e.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                nonsense("does not answer: it is no NBD server, or hangs")
-            }
-            io::ErrorKind::UnexpectedEof => nonsense("closes the connection when it is greeted"),
-            _ => e,
-        })?;
+        let (export, tls) =
+            begin(&mut bounded, address.export(), tls).map_err(|e| match e.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                    nonsense("does not answer: it is no NBD server, or hangs")
+                }
+                io::ErrorKind::UnexpectedEof => {
+                    nonsense("closes the connection when it is greeted")
+                }
+                _ => e,
+            })?;
         stream.set_read_timeout(Some(LOOK))?;
         let link = Arc::new(Self {
             export,
             state: Mutex::default(),
-            sending: Mutex::default(),
             is_pipelined: AtomicBool::new(false),
             asking: Mutex::default(),
             answer_limit,
-            stream,
+            channel: LegChannel::new(stream, tls),
         });
         Ok(link)
     }
@@ -172,6 +175,11 @@ impl LegLink {
 
     pub(crate) fn export(&self) -> ExportInfo {
         self.export
+    }
+
+    #[cfg(test)]
+    pub(super) fn renew_keys(&self) {
+        self.channel.renew_keys();
     }
 
     /// True if nothing can be asked any more.
@@ -270,7 +278,7 @@ impl LegLink {
                 if let Ok(result) = answer.try_recv() {
                     return result;
                 }
-                if let Err(e) = read_answer(self, &mut &self.stream) {
+                if let Err(e) = read_answer(self, &mut &self.channel) {
                     self.die(&e.to_string());
                 }
             }
@@ -322,27 +330,9 @@ impl LegLink {
         header.extend(cookie.to_be_bytes());
         header.extend(offset.to_be_bytes());
         header.extend((bytes as u32).to_be_bytes());
-        if let Err(e) = self.send(&header, payload) {
+        if let Err(e) = self.channel.send(&header, payload) {
             self.die(&format!("sending a request: {e}"));
         }
-    }
-
-    fn send(&self, header: &[u8], payload: &[u8]) -> io::Result<()> {
-        let _one = self.sending.lock();
-        let mut sent = 0;
-        while sent < header.len() + payload.len() {
-            let parts = [
-                IoSlice::new(&header[sent.min(header.len())..]),
-                IoSlice::new(&payload[sent.saturating_sub(header.len())..]),
-            ];
-            let mut nothing = SendAncillaryBuffer::default();
-            match sendmsg(&self.stream, &parts, &mut nothing, SendFlags::NOSIGNAL) {
-                Ok(bytes) => sent += bytes,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(e) => return Err(e.into()),
-            }
-        }
-        Ok(())
     }
 
     /// Nothing is asked any more. What was sent and has not arrived is not to arrive: the
@@ -355,7 +345,7 @@ impl LegLink {
             }
             std::mem::take(&mut state.pending)
         };
-        let _ = self.stream.shutdown(Shutdown::Both);
+        self.channel.shut();
         for request in pending.into_values() {
             (request.then)(Err(dead(why)));
         }
@@ -368,7 +358,10 @@ impl LegLink {
             header.extend(0_u16.to_be_bytes());
             header.extend((RequestKind::Disconnect as u16).to_be_bytes());
             header.extend([0; 20]);
-            let _ = self.send(&header, &[]);
+            let _ = self
+                .channel
+                .send(&header, &[])
+                .and_then(|()| self.channel.end());
         }
         self.die("it was closed");
     }
@@ -405,6 +398,24 @@ impl LegLink {
     fn watched(&self) -> Duration {
         self.state.lock().watched(MonotonicTime::now())
     }
+}
+
+/// Negotiates for the export `name`, encrypted if there is TLS: nothing of the export is asked or
+/// believed before.
+fn begin(
+    stream: &mut (impl Read + Write),
+    name: &str,
+    tls: Option<TlsStart>,
+) -> io::Result<(ExportInfo, Option<TlsSession>)> {
+    greet(stream)?;
+    let Some(mut tls) = tls else {
+        return negotiate(stream, name).map(|export| (export, None));
+    };
+    start_tls(stream)?;
+    tls.shake_hands(stream)?;
+    let mut encrypted = rustls::Stream::new(&mut tls.connection, stream);
+    let export = negotiate(&mut encrypted, name).map_err(|e| tls.explain(e))?;
+    Ok((export, Some(TlsSession::begin(tls))))
 }
 
 /// A stream on which all that is said takes no longer than a limit.
@@ -452,7 +463,7 @@ fn dead(why: &str) -> io::Error {
 
 /// Reads answers until there are no more: why.
 fn read_answers(link: &LegLink) -> String {
-    let mut from = BufReader::with_capacity(64 << 10, &link.stream);
+    let mut from = BufReader::with_capacity(64 << 10, &link.channel);
     let mut looked = MonotonicTime::now();
     loop {
         if let Err(e) = read_answer(link, &mut from) {

@@ -3,12 +3,15 @@
 //! * `mask`, `superblock`, `pool_file`, `address`: which legs there are, where, and what each says;
 //! * `ledger`: the writer's protocol, and `choose`, a recovery's decision, both without input and
 //!   output: `explore` drives them through every order of events;
-//! * `handshake`, `link`: a connection to one leg;
+//! * `handshake`, `link`, `channel`: a connection to one leg; `tls`, `certificates`: an encrypted
+//!   one;
 //! * `group` (`group_state`, `asking`): all of them as one medium; `keeper` and `heartbeat`, its
 //!   threads; `trip`: how far away one is; `lease`: for how long a look at the legs is good.
 
 mod address;
 mod asking;
+mod certificates;
+mod channel;
 mod choose;
 #[cfg(test)]
 mod explore;
@@ -25,6 +28,7 @@ mod pool_file;
 mod superblock;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod trip;
 
 pub(crate) use group::LegGroup;

@@ -7,7 +7,7 @@
 //! bytes 268435456
 //! copies 2
 //! leg nbd://127.0.0.1:10809/forebay
-//! leg nbd://127.0.0.1:10810/forebay
+//! leg nbds://c:10809/forebay?tls-certificates=/etc/forebay/legs
 //! insecure yes                          only with --insecure
 //! ```
 
@@ -60,16 +60,13 @@ impl LegsFile {
         .checked()
     }
 
-    /// The number of the leg with this address, with its last slash or without.
+    /// The number of the leg with this address, with its last slash or without, and with what it
+    /// says of TLS or without.
     ///
     /// # Errors
     /// There is none.
     pub(crate) fn named(&self, url: &str) -> io::Result<usize> {
-        let is_it = |leg: &LegAddress| {
-            let shown = leg.to_string();
-            shown == url || shown.trim_end_matches('/') == url
-        };
-        let found = self.legs.iter().position(is_it);
+        let found = self.legs.iter().position(|leg| leg.is_named(url));
         found.ok_or_else(|| io::Error::other(format!("{url} is not one of its legs")))
     }
 
@@ -84,7 +81,11 @@ impl LegsFile {
                 self.copies
             ));
         }
-        if (1..count).any(|at| self.legs[..at].contains(&self.legs[at])) {
+        let is_named_before = |at: usize| {
+            let mut before = self.legs[..at].iter();
+            before.any(|leg| leg.is_place_of(&self.legs[at]))
+        };
+        if (1..count).any(is_named_before) {
             return Err("one leg is named twice: two copies in one place are one".to_owned());
         }
         Ok(self)

@@ -96,8 +96,9 @@ impl PoolOptions {
         self
     }
 
-    /// Make the pool in other machines' memory: on these NBD exports (`nbd://HOST:PORT/EXPORT`), in
-    /// all of which is what is committed. The pool's file says which they are. Default: none.
+    /// Make the pool in other machines' memory: on these NBD exports (`nbd://HOST:PORT/EXPORT`, or
+    /// with TLS `nbds://HOST:PORT/EXPORT?tls-certificates=DIR`), in all of which is what is
+    /// committed. The pool's file says which they are. Default: none.
     #[must_use]
     pub fn legs(mut self, legs: Vec<String>) -> Self {
         self.legs = legs;
@@ -112,8 +113,8 @@ impl PoolOptions {
         self
     }
 
-    /// Legs may be reached by a network, without encryption. Default: only on this machine, where
-    /// an encrypted tunnel may begin.
+    /// Legs may be reached by a network without TLS. Default: those without are on this machine
+    /// only, where an encrypted tunnel may begin.
     #[must_use]
     pub const fn insecure(mut self, insecure: bool) -> Self {
         self.insecure = insecure;

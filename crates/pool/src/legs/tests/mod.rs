@@ -1,7 +1,9 @@
 //! Links and groups on servers that do as they should, or do not.
 
+mod authority;
 mod pool;
 mod server;
+mod tls;
 
 use super::{
     address::LegAddress,

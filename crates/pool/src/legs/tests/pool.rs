@@ -4,7 +4,7 @@ use super::{
     BYTES, LEG_BYTES,
     server::{FakeServer, until},
 };
-use crate::{ClaimOptions, Member, Pool, PoolOptions, SharedLane, Uuid};
+use crate::{ClaimOptions, Member, Pool, PoolError, PoolOptions, SharedLane, Uuid};
 use std::{
     fs::{self, File},
     io::IoSlice,
@@ -12,15 +12,16 @@ use std::{
 };
 
 fn create(path: &Path, servers: &[FakeServer]) -> Pool {
+    create_on(path, servers.iter().map(FakeServer::url).collect()).unwrap()
+}
+
+pub(super) fn create_on(path: &Path, urls: Vec<String>) -> Result<Pool, PoolError> {
     let options = PoolOptions::new().size(BYTES as u64).segment_size(64 << 10);
-    let options = options
-        .lanes(4)
-        .legs(servers.iter().map(FakeServer::url).collect());
-    options.create(path).unwrap()
+    options.lanes(4).legs(urls).create(path)
 }
 
 /// Another process's part in the lane, as far as one process can have it.
-fn join(path: &Path, pool: &Pool, lane: &SharedLane) -> Member {
+pub(super) fn join(path: &Path, pool: &Pool, lane: &SharedLane) -> Member {
     let file = rustix::io::dup(pool.descriptor().unwrap()).unwrap();
     let memory = rustix::io::dup(pool.shared_memory().unwrap()).unwrap();
     let joined = PoolOptions::new().open_shared(path, File::from(file), Some(memory));
@@ -31,12 +32,12 @@ fn join(path: &Path, pool: &Pool, lane: &SharedLane) -> Member {
         .asking(|| false)
 }
 
-fn log(member: &Member, text: &str) -> bool {
+pub(super) fn log(member: &Member, text: &str) -> bool {
     let appended = member.append(1, &[IoSlice::new(text.as_bytes())]);
     appended.is_ok() && member.end().and_then(|end| member.commit(end)).is_ok()
 }
 
-fn recovered(path: &Path, owner: Uuid) -> Vec<String> {
+pub(super) fn recovered(path: &Path, owner: Uuid) -> Vec<String> {
     let pool = PoolOptions::new().open(path).unwrap();
     let (_lane, recovered) = pool.claim(owner, &ClaimOptions::new()).unwrap();
     let text = |payload: &[u8]| String::from_utf8_lossy(payload).into_owned();

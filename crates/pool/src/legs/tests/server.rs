@@ -1,6 +1,7 @@
 //! An NBD server in this process that does what a test wants: as it should, or not.
 
 use parking_lot::Mutex;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::{
     io::{self, Read, Write},
     net::{TcpListener, TcpStream},
@@ -30,6 +31,8 @@ pub(super) enum ServerMood {
     HalfAnswers,
     /// Answers byte by byte.
     Trickles,
+    /// Wants new keys with each answer, if it is encrypted.
+    RenewsKeys,
 }
 
 /// What it says of its export.
@@ -57,7 +60,7 @@ impl ServerExport {
 pub(super) struct FakeServer {
     pub(super) memory: Arc<Mutex<Vec<u8>>>,
     pub(super) mood: Arc<Mutex<ServerMood>>,
-    port: u16,
+    pub(super) port: u16,
     connections: Arc<Mutex<Vec<TcpStream>>>,
     is_up: Arc<AtomicBool>,
 }
@@ -68,6 +71,15 @@ impl FakeServer {
     }
 
     pub(super) fn with(bytes: usize, export: ServerExport) -> Self {
+        Self::of(bytes, export, None)
+    }
+
+    /// One that demands TLS.
+    pub(super) fn encrypted(bytes: usize, config: Arc<ServerConfig>) -> Self {
+        Self::of(bytes, ServerExport::USUAL, Some(config))
+    }
+
+    fn of(bytes: usize, export: ServerExport, tls: Option<Arc<ServerConfig>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = Self {
             memory: Arc::new(Mutex::new(vec![0; bytes])),
@@ -87,7 +99,8 @@ impl FakeServer {
                 }
                 connections.lock().push(stream.try_clone().unwrap());
                 let (memory, mood) = (Arc::clone(&memory), Arc::clone(&mood));
-                thread::spawn(move || serve(stream, &memory, &mood, export));
+                let tls = tls.clone();
+                thread::spawn(move || greet(stream, &memory, &mood, export, tls));
             }
         });
         server
@@ -117,21 +130,53 @@ impl FakeServer {
     }
 }
 
-fn serve(
+/// Until the connection ends.
+fn greet(
     mut stream: TcpStream,
     memory: &Mutex<Vec<u8>>,
     mood: &Mutex<ServerMood>,
     export: ServerExport,
+    tls: Option<Arc<ServerConfig>>,
+) -> io::Result<()> {
+    let socket = stream.try_clone()?;
+    stream.set_nodelay(true)?;
+    stream.write_all(export.greeting)?;
+    stream.write_all(b"IHAVEOPT\0\x03")?;
+    stream.read_exact(&mut [0; 4])?;
+    let Some(config) = tls else {
+        serve(stream, &socket, (memory, mood), export, |_| {});
+        return Ok(());
+    };
+    let (option, _) = read_option(&mut stream)?;
+    if option != 5 {
+        // Policy: it is to be encrypted.
+        return reply(&mut stream, option, 1 << 31 | 5, &[]);
+    }
+    reply(&mut stream, option, 1, &[])?;
+    let session = ServerConnection::new(config).map_err(io::Error::other)?;
+    let encrypted = StreamOwned::new(session, stream);
+    serve(encrypted, &socket, (memory, mood), export, |stream| {
+        stream.conn.refresh_traffic_keys().unwrap();
+    });
+    Ok(())
+}
+
+fn serve<S: Read + Write>(
+    mut stream: S,
+    socket: &TcpStream,
+    (memory, mood): (&Mutex<Vec<u8>>, &Mutex<ServerMood>),
+    export: ServerExport,
+    renew_keys: fn(&mut S),
 ) {
     let bytes = memory.lock().len() as u64;
-    if greet(&mut stream, bytes, export).is_err() {
+    if negotiate(&mut stream, bytes, export).is_err() {
         return;
     }
     let mut held: Option<Vec<u8>> = None;
     while let Ok((kind, cookie, answer)) = request(&mut stream, memory) {
         let mood = *mood.lock();
         if kind == 2 || mood == ServerMood::Leaves {
-            return drop(stream.shutdown(std::net::Shutdown::Both));
+            return drop(socket.shutdown(std::net::Shutdown::Both));
         }
         let mut reply = 0x6744_6698_u32.to_be_bytes().to_vec();
         let error = if mood == ServerMood::Fails { 5_u32 } else { 0 };
@@ -146,6 +191,7 @@ fn serve(
         }
         match mood {
             ServerMood::Silent => continue,
+            ServerMood::RenewsKeys => renew_keys(&mut stream),
             ServerMood::Garbage => reply.fill(0x5a),
             ServerMood::HalfAnswers => reply.truncate(15),
             ServerMood::Reversed => match held.take() {
@@ -172,22 +218,31 @@ fn serve(
     }
 }
 
-fn greet(stream: &mut TcpStream, bytes: u64, export: ServerExport) -> io::Result<()> {
-    stream.write_all(export.greeting)?;
-    stream.write_all(b"IHAVEOPT\0\x03")?;
-    let mut start = [0; 4 + 8 + 4 + 4];
+/// An option's number and data.
+fn read_option(stream: &mut impl Read) -> io::Result<(u32, Vec<u8>)> {
+    let mut start = [0; 8 + 4 + 4];
     stream.read_exact(&mut start)?;
-    let length = u32::from_be_bytes(start[16..].try_into().unwrap());
-    let mut option = vec![0; length as usize];
-    stream.read_exact(&mut option)?;
-    let mut reply = |kind: u32, data: &[u8]| {
-        let mut message = 0x0003_e889_0455_65a9_u64.to_be_bytes().to_vec();
-        message.extend(7_u32.to_be_bytes());
-        message.extend(kind.to_be_bytes());
-        message.extend((data.len() as u32).to_be_bytes());
-        message.extend(data);
-        stream.write_all(&message)
-    };
+    let word = |at: usize| u32::from_be_bytes(start[at..at + 4].try_into().unwrap());
+    let mut data = vec![0; word(12) as usize];
+    stream.read_exact(&mut data)?;
+    Ok((word(8), data))
+}
+
+fn reply(stream: &mut impl Write, option: u32, kind: u32, data: &[u8]) -> io::Result<()> {
+    let mut message = 0x0003_e889_0455_65a9_u64.to_be_bytes().to_vec();
+    message.extend(option.to_be_bytes());
+    message.extend(kind.to_be_bytes());
+    message.extend((data.len() as u32).to_be_bytes());
+    message.extend(data);
+    stream.write_all(&message)
+}
+
+fn negotiate(stream: &mut (impl Read + Write), bytes: u64, export: ServerExport) -> io::Result<()> {
+    let (option, _) = read_option(stream)?;
+    let mut reply = |kind: u32, data: &[u8]| reply(stream, option, kind, data);
+    if option != 7 {
+        return reply(1 << 31 | 1, &[]);
+    }
     if let Some(error) = export.refuses {
         return reply(error, b"no such thing");
     }
@@ -204,7 +259,7 @@ fn greet(stream: &mut TcpStream, bytes: u64, export: ServerExport) -> io::Result
 }
 
 /// A request, done: its kind, its cookie, and what the answer brings.
-fn request(stream: &mut TcpStream, memory: &Mutex<Vec<u8>>) -> io::Result<(u16, u64, Vec<u8>)> {
+fn request(stream: &mut impl Read, memory: &Mutex<Vec<u8>>) -> io::Result<(u16, u64, Vec<u8>)> {
     let mut header = [0; 28];
     stream.read_exact(&mut header)?;
     assert_eq!(header[..4], 0x2560_9513_u32.to_be_bytes());
