@@ -27,8 +27,8 @@ const OF_EACH: [&[u8]; 5] = [b"_init", b"_fini", b"_edata", b"_end", b"__bss_sta
 /// functions of the server's, which it sets to the same for all.
 const OF_MODULES: [&[u8]; 2] = [b"ValkeyModule_", b"RedisModule_"];
 
-/// True if all `symbols` of libraries that are not loaded yet, and need the `loaded` ones, are found
-/// in the same place with the flag and without it.
+/// True if all `symbols` of libraries that are not loaded yet, and need the `loaded` ones, are
+/// found in the same place with the flag and without it.
 pub(super) fn are_alike(
     symbols: &BTreeMap<Vec<u8>, SymbolUse>,
     loaded: &BTreeSet<CString>,
