@@ -280,18 +280,25 @@ impl WriteRequest<'_> {
 #[inline]
 fn note_size(held: &HeldFile, raw: BorrowedFd<'_>) {
     if held.session.log().segment().ok() != held.shared.named_in() {
-        if !held.shared.is_logged() {
-            held.shared.set_known_end(None);
-            return;
-        }
-        let stat = sys::stat_of(raw).ok();
-        if let Some(stat) = &stat {
-            held.shared.note_modified(sys::modified(stat));
-        }
-        let size = stat.map(|stat| stat.st_size.unsigned_abs());
-        held.shared.set_had(size);
-        held.shared.set_known_end(size);
+        note_first_size(held, raw);
     }
+}
+
+/// With a frame of its own, which is no part of the deepest chain.
+#[cold]
+#[inline(never)]
+fn note_first_size(held: &HeldFile, raw: BorrowedFd<'_>) {
+    if !held.shared.is_logged() {
+        held.shared.set_known_end(None);
+        return;
+    }
+    let stat = sys::stat_of(raw).ok();
+    if let Some(stat) = &stat {
+        held.shared.note_modified(sys::modified(stat));
+    }
+    let size = stat.map(|stat| stat.st_size.unsigned_abs());
+    held.shared.set_had(size);
+    held.shared.set_known_end(size);
 }
 
 pub(super) fn kernel_write(
