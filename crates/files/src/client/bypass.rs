@@ -411,6 +411,12 @@ pub(super) fn join_inherited(fd: c_int) {
     }
 }
 
+/// With a frame of its own, so that none of the deepest chain has what `stat` says.
+#[inline(never)]
+fn key_of(fd: BorrowedFd<'_>) -> Result<FileKey, Errno> {
+    regular(fd).map(|(_, key)| key)
+}
+
 /// Makes this process a member, and `fd` a descriptor of a file that the run absorbs.
 fn join(config: &ClientConfig, fd: c_int) -> Result<(), Errno> {
     let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
@@ -418,7 +424,7 @@ fn join(config: &ClientConfig, fd: c_int) -> Result<(), Errno> {
         return Err(Errno::PERM);
     }
     let session = session::begin(&config.address).map_err(|_| Errno::NOTCONN)?;
-    let (_, key) = regular(raw)?;
+    let key = key_of(raw)?;
     let (number, stamp) = session.page.find(key).ok_or(Errno::NOENT)?;
     let flags = rustix::fs::fcntl_getfl(raw)?;
     let flags = c_int::from_ne_bytes(flags.bits().to_ne_bytes());
