@@ -12,8 +12,10 @@ class Store:
         self.connection = socket.socket(socket.AF_UNIX)
         self.connection.connect(path)
         self.answers = self.connection.makefile("rb")
-        # It answers so while it reads its file, too.
+        # It answers so while it reads its file, too. One that stands still, and whose name is its successor's next, does not.
+        self.connection.settimeout(3)
         self._ask("PING")
+        self.connection.settimeout(None)
 
     def _ask(self, *words: str) -> list[bytes]:
         """The answer's lines."""
