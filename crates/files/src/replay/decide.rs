@@ -189,8 +189,9 @@ impl RecoverySituation<'_> {
     /// the bytes, and programs refuse a log that ends in zeros.
     fn zeros_from(&self, file: &LoggedFile<'_>, target: &TargetFile) -> io::Result<Option<u64>> {
         let is_later = file.changed_later(target.modified, slack(self.on_disk));
-        let may_be_seen = target.is_readable && !file.is_touched;
-        if self.same_boot || !may_be_seen || (is_later.is_some() && !target.is_ours) {
+        // A pool that lost records does not know of a synced append, which may be one of zeros.
+        let is_known = self.pool_is_whole && target.is_readable && !file.is_touched;
+        if self.same_boot || !is_known || (is_later.is_some() && !target.is_ours) {
             return Ok(None);
         }
         let size = target.file.metadata()?.len();

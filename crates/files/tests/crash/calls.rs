@@ -88,9 +88,9 @@ fn what_was_written_before_the_first_sync_is_no_clones() {
         let path = lab.data("a.log");
         let mut run = lab.run();
         assert_eq!(run.open_only("a", &path, RDWR), 1);
-        // The lane gets neither of these, and what is not written next, but names the file in it.
-        let before = ["pwrite a 0 1 9000", "pwrite a 9000 2 31000", "sync a"];
-        run.calls(before);
+        // The file's first sync has these: the lane has nothing of them.
+        run.calls(["pwrite a 0 1 9000", "pwrite a 9000 2 31000", "sync a"]);
+        // The first record of the file in the lane is none of a write.
         run.calls([names, "pwrite a 8000 3 9000", "pwrite a 17000 4 500"]);
         run.kill_both();
         lab.power_cut();
@@ -128,12 +128,10 @@ fn zeros_of_an_unacknowledged_append_are_cut_off() {
         run.kill_both();
         let modified = fs::metadata(&path).unwrap().modified().unwrap();
         let disk = on_disk.concat();
-        let put_on_disk = || {
-            let mut file = File::options().write(true).open(&path).unwrap();
-            file.write_all(&disk).unwrap();
-            file.set_modified(modified + later).unwrap();
-        };
-        put_on_disk();
+        let mut file = File::options().write(true).open(&path).unwrap();
+        file.write_all(&disk).unwrap();
+        file.set_modified(modified + later).unwrap();
+        drop(file);
         let boot = is_other_boot.then_some(OTHER_BOOT);
         // However often it is cut, and then not.
         let cuts = (1..30).take_while(|steps| lab.cut(boot, *steps)).count();
@@ -142,6 +140,23 @@ fn zeros_of_an_unacknowledged_append_are_cut_off() {
         assert_eq!(found.len(), size, "after {cuts} cuts");
         assert!(found[..3000] == written);
     }
+}
+
+/// Promise: as `zeros_of_an_unacknowledged_append_are_cut_off`.
+#[test]
+fn zeros_that_a_lost_pool_does_not_know_stay() {
+    let lab = Lab::new();
+    let (mut run, path) = lab.run_with_log(APPEND);
+    run.call("write a 1 3000").unwrap();
+    run.kill_both();
+    let modified = fs::metadata(&path).unwrap().modified().unwrap();
+    let file = File::options().write(true).open(&path).unwrap();
+    file.set_len(3130).unwrap();
+    file.set_modified(modified).unwrap();
+    drop(file);
+    // The pool was in memory that the machine has lost, and came back as it was some time before.
+    lab.recover_really(OTHER_BOOT, &[]).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().len(), 3130);
 }
 
 #[test]
