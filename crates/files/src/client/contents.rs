@@ -53,12 +53,12 @@ fn write_replacing(from: (c_int, &CStr), to: (c_int, &CStr)) -> Option<()> {
     if !is_another || is_absorbed || !has_logs_on(replacing.st_dev) {
         return None;
     }
-    // Not one that is another's by now and would be waited for, nor its time of access.
+    // What has the name by now may be something else than a file: its open waits for nobody.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let flags = flags | OFlags::CLOEXEC;
-    let open = |flags| rustix::fs::openat(sys::directory(from.0), from.1, flags, Mode::empty());
-    let open = open(flags).ok()?;
-    extents::write_back(&open);
+    let (directory, path) = (sys::directory(from.0), from.1);
+    let file = rustix::fs::openat(directory, path, flags, Mode::empty()).ok()?;
+    extents::write_back(&file);
     Some(())
 }
 
