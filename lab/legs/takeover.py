@@ -72,16 +72,16 @@ def check_silent(old: OnMachine, succession: Succession) -> None:
 def alive(epoch: LegsEpoch, cut: Callable[[LegsEpoch], None]) -> None:
     """The old machine writes all the time."""
     cut(epoch)
-    old, over = succeed(epoch)
+    old, succession = succeed(epoch)
     epoch.begin_writing()
     time.sleep(AFTER_S)
-    check_silent(old, over)
+    check_silent(old, succession)
     # It reaches the legs again, and its successor is lost then.
     old.machine.heal()
     for leg in epoch.legs:
         leg.machine.heal()
     time.sleep(AFTER_S)
-    check_silent(old, over)
+    check_silent(old, succession)
     lose_successor(epoch, old)
 
 
@@ -118,14 +118,14 @@ def all_cut(epoch: LegsEpoch) -> None:
 def paused(epoch: LegsEpoch) -> None:
     """The old machine stands still for longer than a takeover, and goes on."""
     epoch.here.pause()
-    old, over = succeed(epoch)
+    old, succession = succeed(epoch)
     epoch.begin_writing()
     time.sleep(1.0)
     old.machine.go_on()
     # Before it can have looked: its successor is lost right then.
     time.sleep(epoch.rng.uniform(0.0, 0.5))
     lose_successor(epoch, old)
-    check_silent(old, over)
+    check_silent(old, succession)
 
 
 def refused(epoch: LegsEpoch) -> None:

@@ -12,7 +12,7 @@ class Store:
         self.connection = socket.socket(socket.AF_UNIX)
         self.connection.connect(path)
         self.answers = self.connection.makefile("rb")
-        # It answers so while it reads its file, too. One that stands still, and whose name is its successor's next, does not.
+        # It answers so while it reads its file, too; a paused one, whose socket has the name of its successor's, does not.
         self.connection.settimeout(3)
         self._ask("PING")
         self.connection.settimeout(None)
