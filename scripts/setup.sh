@@ -729,7 +729,7 @@ setup() {
         need_valkey_module
         ;;
     legs-quick)
-        need_debian redis-benchmark redis-tools nbdkit nbdkit ss iproute2 /usr/sbin/nft nftables /sbin/mkfs.ext4 e2fsprogs \
+        need_debian redis-benchmark redis-tools nbdkit nbdkit openssl openssl ss iproute2 /usr/sbin/nft nftables /sbin/mkfs.ext4 e2fsprogs \
             /usr/sbin/xfs_io xfsprogs \
             losetup mount unshare util-linux setpriv util-linux
         need_python

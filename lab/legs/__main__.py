@@ -50,7 +50,7 @@ def main() -> int:
         parser.error(why)
     chosen = [program for program in PROGRAMS if program.name in (options.only or names)]
     for program in chosen:
-        if lacking := [*program.lacking(), *(name for name in ("nbdkit", "nft", "ip") if not shutil.which(name))]:
+        if lacking := [*program.lacking(), *(name for name in ("nbdkit", "nft", "ip", "openssl") if not shutil.which(name))]:
             parser.error(f"{program.name}: {', '.join(lacking)} is not there: scripts/setup.sh test-legs")
     if not options.speed and not has_failpoints(with_failpoints()):
         parser.error(f"{with_failpoints()} cannot be told to wait less for the dead: make failpoints")
@@ -157,7 +157,8 @@ class Trials:
                     epoch.check_servers()
                 done += 1
                 self.acknowledged += noted
-                self._note(f"round {first + done}", began, fault, program=program.name, scene=scene, end=end, here=epoch.here.name, acknowledged=noted)
+                played = {"program": program.name, "scene": scene, "end": end, "here": epoch.here.name, "tls": bool(epoch.certificates)}
+                self._note(f"round {first + done}", began, fault, **played, acknowledged=noted)
             if not fault:
                 began = time.monotonic()
                 try:

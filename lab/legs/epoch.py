@@ -19,6 +19,7 @@ from lab.systemd.lives import WriteRecord
 from suites import processes
 from suites.place import with_failpoints
 
+from . import certificates
 from .databases import POSTGRES, REDIS, as_user, make_postgres, user_of
 from .network import Leg, Machine, Network
 from .volume import Volume
@@ -75,6 +76,8 @@ class LegsEpoch:
 
     # The program that stands before the database.
     forebay_program = staticmethod(with_failpoints)
+    # How many of them have TLS to their legs.
+    tls_share = 0.5
 
     def __init__(self, program: Program, network: Network, home: pathlib.Path, rng: random.Random, *, copies: int = 2):
         self.program, self.network, self.home, self.rng = program, network, home, rng
@@ -93,7 +96,9 @@ class LegsEpoch:
             raise
 
     def _make(self, copies: int) -> None:
-        self.legs = [Leg(self.network.machines[name], LEG_SIZE) for name in "BC"]
+        has_tls = self.rng.random() < self.tls_share
+        self.certificates = certificates.make(self.home / "certificates") if has_tls else None
+        self.legs = [Leg(self.network.machines[name], LEG_SIZE, self.certificates) for name in "BC"]
         self.volume = Volume(self.home, "ext4")
         owned = [self.volume.mounted / "lab", self.volume.mounted / "lab" / "data", self.home / "beside"]
         for path in owned:
@@ -110,7 +115,8 @@ class LegsEpoch:
         self.volume.write_back()
 
     def create_pool(self, copies: int) -> None:
-        words = ["pool", "create", str(self.pool), "--size", POOL_SIZE, "--segment-size", "512KiB", "--insecure", "--copies", str(copies)]
+        words = ["pool", "create", str(self.pool), "--size", POOL_SIZE, "--segment-size", "512KiB", "--copies", str(copies)]
+        words += [] if self.certificates else ["--insecure"]
         for leg in self.legs:
             words += ["--leg", leg.url]
         status, said = self.forebay(*words)

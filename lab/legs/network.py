@@ -13,6 +13,8 @@ import uuid
 from suites import processes
 from suites.cuts.disk import run
 
+from .certificates import NAME
+
 NETWORK = "10.77.0"
 SPACES = "/run/netns"
 PORT = 10809
@@ -169,17 +171,21 @@ def reap() -> None:
 
 
 class Leg:
-    """A machine whose memory is a leg: a server of nbdkit in it."""
+    """A machine whose memory is a leg: a server of nbdkit in it. With certificates all that it hears and says has TLS."""
 
-    def __init__(self, machine: Machine, size: str):
+    def __init__(self, machine: Machine, size: str, certificates: pathlib.Path | None = None):
         self.machine, self.size = machine, size
-        self.url = f"nbd://{machine.address}:{PORT}/forebay"
+        self.url, self.options = f"nbd://{machine.address}:{PORT}/forebay", []
+        if certificates:
+            self.url = f"nbds://{machine.address}:{PORT}/forebay?tls-certificates={certificates / 'client'}&tls-hostname={NAME}"
+            self.options = ["--tls=require", "--tls-verify-peer", "--tls-certificates", str(certificates / "leg-b")]
         self.is_lost = False
         self.start()
 
     def start(self) -> None:
         """It has empty memory. nbdkit 1.32 with more threads aborts now and then when a client is gone (`sock >= 0`)."""
-        words = ["nbdkit", "--foreground", "--threads", "1", "--ipaddr", self.machine.address, "--port", str(PORT), "memory", self.size]
+        words = ["nbdkit", "--foreground", "--threads", "1", "--ipaddr", self.machine.address, "--port", str(PORT), *self.options]
+        words += ["memory", self.size]
         # It tells of each connection that was cut.
         self.said = self.machine.home / f"leg-{self.machine.name}"
         with open(self.said, "wb") as said:

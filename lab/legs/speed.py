@@ -33,6 +33,7 @@ class Measured(LegsEpoch):
     """An epoch with the programs that ship, and without waits of tests."""
 
     forebay_program = staticmethod(forebay)
+    tls_share = 0.0
 
     def __init__(self, *args, **words):
         super().__init__(*args, **words)
