@@ -641,7 +641,7 @@ setup() {
     powercut)
         setup test
         need_machines
-        need_debian /usr/bin/ndctl ndctl \
+        need_debian /usr/bin/ndctl ndctl /sbin/mdadm mdadm nbdkit nbdkit socat socat \
             /usr/include/rocksdb/c.h librocksdb-dev /usr/include/sqlite3.h libsqlite3-dev
         install_debian
         ;;

@@ -9,7 +9,7 @@ use crate::{
     initramfs::Initramfs,
     kernel::{self, Kernel},
     look::Look,
-    machine::{self, Machine},
+    machine::{self, Machine, NetworkSetup},
     mariadb,
     shell::{self, Shell},
 };
@@ -167,7 +167,11 @@ fn boot(
         let board = ["-machine", "q35", "-m", "1G"].map(str::to_owned);
         let devices = board.into_iter().chain(disk::words(&disks));
         let ports = [&[shell::PORT], &[mariadb::PORT; mariadb::CLIENTS][..]].concat();
-        let mut machine = Machine::start(kernel, devices, &ports, "", console.to_owned())?;
+        let network = NetworkSetup {
+            ports: &ports,
+            forwards: &[],
+        };
+        let mut machine = Machine::start(kernel, devices, network, "", console.to_owned())?;
         machine.guest.wait_up(PATIENCE).map(|()| machine)
     })?;
     machine.wait_shell(PATIENCE)?;

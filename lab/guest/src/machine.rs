@@ -24,19 +24,26 @@ pub struct Machine {
     ports: Vec<(u16, u16)>,
 }
 
+/// What leads into a machine, and out of it.
+pub struct NetworkSetup<'a> {
+    /// Ports of the guest that are to be reached from here. One may be named more than once: QEMU
+    /// lets only one connection at a time wait for it to be taken, and a client that waits for the
+    /// server to speak first waits for ever if its own is not.
+    pub ports: &'a [u16],
+    /// Further words of QEMU's user network, such as what leads the guest to a program here.
+    pub forwards: &'a [String],
+}
+
 impl Machine {
-    /// Starts one with further words of QEMU's command line for its board, memory and disks, ports
-    /// of the guest that are to be reached from here, and parameters of the kernel. What it prints
-    /// goes to the file `console`. A port may be named more than once: QEMU lets only one
-    /// connection at a time wait for it to be taken, and a client that waits for the server to
-    /// speak first waits for ever if its own is not.
+    /// Starts one with further words of QEMU's command line for its board, memory and disks, and
+    /// parameters of the kernel. What it prints goes to the file `console`.
     ///
     /// # Errors
     /// QEMU is not installed, with the remedy; I/O errors.
     pub fn start(
         kernel: &Kernel,
         devices: impl IntoIterator<Item = impl AsRef<OsStr>>,
-        ports: &[u16],
+        NetworkSetup { ports, forwards }: NetworkSetup<'_>,
         parameters: &str,
         console: PathBuf,
     ) -> Result<Self, Failure> {
@@ -52,6 +59,9 @@ impl Machine {
             network += &format!(",hostfwd=tcp:127.0.0.1:{outside}-:{inside}");
         }
         drop(held);
+        for forward in forwards {
+            network += &format!(",{forward}");
+        }
         let output = File::create(&console)?;
         // It ends with us, however we end.
         let process = Command::new("setpriv")

@@ -15,6 +15,8 @@ use std::{
 
 /// Kernel modules of the NVDIMM.
 const NVDIMM: [&str; 5] = ["libnvdimm", "nfit", "nd_pmem", "dax_pmem", "device_dax"];
+/// Those of a mirror of two disks.
+const MIRROR: [&str; 2] = ["md_mod", "raid1"];
 
 /// A build is what it is taken for: failpoints are in it, or nothing of them is.
 pub fn check_build(programs: &Path, failpoints: bool) -> Result<(), Failure> {
@@ -47,9 +49,10 @@ pub fn guest(home: &Path, release: Option<&str>, programs: &Path) -> Result<Init
     let mut guest = Initramfs::default();
     match release {
         Some(release) => {
-            guest.add_modules(release, &[&MODULES[..], &NVDIMM].concat())?;
+            guest.add_modules(release, &[&MODULES[..], &NVDIMM, &MIRROR].concat())?;
             guest.add_init(INIT)?;
             guest.add_program(Path::new("/usr/bin/ndctl"), "/lab/ndctl")?;
+            guest.add_program(Path::new("/sbin/mdadm"), "/lab/mdadm")?;
         }
         None => {
             guest.add_init_in_namespaces(INIT)?;

@@ -87,9 +87,11 @@ impl<'a> Chain<'a> {
     }
 
     fn aim(&mut self, number: u64, first: u64) -> Aim {
-        let commits: &[Moment] = match self.pool.is_disk() && self.workload.broken.is_none() {
-            true => cut_moments::COMMIT,
-            false => &[],
+        let commits: &[Moment] = match self.pool {
+            _ if self.workload.broken.is_some() => &[],
+            PoolOn::Legs => cut_moments::LEGS,
+            pool if pool.is_disk() => cut_moments::COMMIT,
+            _ => &[],
         };
         // Commits come first: there are few of them.
         let all = commits.iter().chain(self.workload.takeover);
@@ -136,6 +138,10 @@ impl<'a> Chain<'a> {
         }
         if let Some(broken) = self.workload.broken {
             parameters += &format!(" lab.broken={broken}");
+        }
+        if self.pool == PoolOn::Mirror {
+            let gone = ["none", "none", "vdb", "vdc"][self.random.below(4) as usize];
+            parameters += &format!(" lab.gone={gone}");
         }
         let failpoints = moment.is_some() || self.workload.broken.is_some();
         let beside = self.workload.beside;

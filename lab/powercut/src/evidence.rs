@@ -67,14 +67,14 @@ impl Evidence {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::MachineKind;
+    use crate::{lab::PoolOn, machine::MachineKind};
 
     #[test]
     fn only_the_cuts_of_the_cycle_that_lost_something_are_kept() {
         let dir = tempfile::tempdir().unwrap();
         let (chain, keep) = (dir.path().join("redis-1"), dir.path().join("keep"));
         fs::create_dir(&chain).unwrap();
-        let images = Images::create(MachineKind::Emulated, &chain, false, false).unwrap();
+        let images = Images::create(MachineKind::Emulated, &chain, PoolOn::Fsdax, false).unwrap();
         let mut evidence = Evidence::new(&chain, &keep);
         evidence.begin().unwrap();
         evidence.cut(&images, "first").unwrap();

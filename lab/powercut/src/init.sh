@@ -2,8 +2,9 @@
 mkdir -p /data /mnt/pmem /mnt/flash
 # Failpoints are announced there, by programs of any user.
 chmod a+w /dev/console
-action='' pool='' fs=ext4 patience=150 failpoint='' broken='' flash=''
-# lab.action, lab.pool, lab.fs, and, where they are wanted, lab.patience, lab.failpoint, lab.broken, lab.flash, lab.route and lab.recovering.
+action='' pool='' fs=ext4 patience=150 failpoint='' broken='' flash='' gone=none
+# lab.action, lab.pool, lab.fs, and, where they are wanted, lab.patience, lab.failpoint, lab.broken, lab.flash, lab.route, lab.recovering and
+# lab.gone.
 read -r line < /proc/cmdline
 for word in $line; do
     case $word in lab.*) export "${word#lab.}" ;; esac
@@ -11,12 +12,31 @@ done
 
 # The NVDIMM's namespace is raw at first, where DAX is refused.
 namespace() {
-    case $pool in disk* | memory) return ;; esac
+    case $pool in disk* | memory | mirror | legs) return ;; esac
     if [ "$pool" = devdax ]; then
         ndctl create-namespace -f -e namespace0.0 -m devdax > /dev/null
     else
         ndctl create-namespace -f -e namespace0.0 -m fsdax -M mem > /dev/null
     fi
+}
+
+# The two disks' mirror, of which one may be gone, and another one is in its place. Before anything is written to the pool both have all.
+mirror() {
+    left=''
+    for disk in vdb vdc; do
+        if [ "$disk" = "$gone" ]; then
+            dd if=/dev/zero of=/dev/$disk bs=1M conv=fsync 2> /run/dd || echo "LAB failed: $(cat /run/dd)"
+        else
+            left="$left /dev/$disk"
+        fi
+    done
+    # shellcheck disable=SC2086 # one or two
+    /lab/mdadm --assemble --run /dev/md0 $left > /run/md 2>&1 || echo "LAB failed: $(cat /run/md)"
+    for disk in vdb vdc; do
+        grep -q "$disk" /proc/mdstat || /lab/mdadm /dev/md0 --add /dev/$disk >> /run/md 2>&1 || echo "LAB failed: $(cat /run/md)"
+    done
+    while ! grep -q '\[UU\]' /proc/mdstat || grep -qE 'resync|recovery' /proc/mdstat; do sleep 1; done
+    POOL=/dev/md0
 }
 
 attach() {
@@ -29,6 +49,9 @@ attach() {
     case $pool in
     devdax) POOL=/dev/dax0.0 ;;
     disk) POOL=/dev/vdb ;;
+    mirror) mirror ;;
+    # The legs say what they have, and this file where they are.
+    legs) POOL=/data/legs.pool ;;
     disk-file)
         mount -t ext4 /dev/vdb /mnt/pmem || echo "LAB failed: the pool's disk"
         POOL=/mnt/pmem/pool
@@ -57,6 +80,12 @@ format)
     kind=''
     case $pool in
     devdax | disk) ;;
+    mirror)
+        /lab/mdadm --create /dev/md0 --run --level=1 --raid-devices=2 --metadata=1.2 /dev/vdb /dev/vdc > /run/md 2>&1 ||
+            echo "LAB failed: $(cat /run/md)"
+        /lab/mdadm --stop /dev/md0 >> /run/md 2>&1 || echo "LAB failed: $(cat /run/md)"
+        ;;
+    legs) kind="--insecure --leg nbd://10.0.2.101:10809/forebay --leg nbd://10.0.2.102:10809/forebay" ;;
     memory) kind=--emulated ;;
     disk-file)
         kind=--disk
@@ -66,12 +95,12 @@ format)
     *) /lab/mke2fs -q -t ext4 -b 4096 -F /dev/pmem0 || echo "LAB failed: mke2fs of the NVDIMM" ;;
     esac
     attach
-    # shellcheck disable=SC2086 # none or one
+    # shellcheck disable=SC2086 # none, one or several
     forebay pool create "$POOL" $kind --size 24MiB --segment-size 256KiB || echo "LAB failed: no pool"
     forebay pool status "$POOL"
     umount /data
     [ -z "$flash" ] || umount /mnt/flash
-    case $pool in devdax | disk | memory) ;; *) umount /mnt/pmem ;; esac
+    case $pool in devdax | disk | memory | mirror | legs) ;; *) umount /mnt/pmem ;; esac
     echo "LAB done"
     poweroff -f
     ;;

@@ -45,6 +45,11 @@ pub enum PoolOn {
     Disk,
     /// A file on ext4 on a second disk.
     DiskFile,
+    /// Two further disks that the guest's kernel mirrors (md), whole. One of them is another one, and
+    /// empty, after every second cut.
+    Mirror,
+    /// Two exports of NBD servers outside of an emulated machine.
+    Legs,
     /// A file in memory that outlives the machine, which takes it for persistent memory: of a
     /// machine in namespaces.
     Memory,
@@ -58,13 +63,27 @@ impl PoolOn {
             Self::Devdax => "devdax",
             Self::Disk => "disk",
             Self::DiskFile => "disk-file",
+            Self::Mirror => "mirror",
+            Self::Legs => "legs",
             Self::Memory => "memory",
         }
     }
 
     /// True if what is in it has to be committed.
     pub fn is_disk(self) -> bool {
-        matches!(self, Self::Disk | Self::DiskFile)
+        matches!(
+            self,
+            Self::Disk | Self::DiskFile | Self::Mirror | Self::Legs
+        )
+    }
+
+    /// Disks of the machine's that it is on.
+    pub fn disks(self) -> usize {
+        match self {
+            Self::Disk | Self::DiskFile => 1,
+            Self::Mirror => 2,
+            Self::Fsdax | Self::Devdax | Self::Memory | Self::Legs => 0,
+        }
     }
 }
 
@@ -238,7 +257,7 @@ impl Lab {
     fn format(&mut self, pool: PoolOn, flash: bool) -> Result<(), Failure> {
         let dir = self.home.join(pool.name());
         fs::create_dir(&dir)?;
-        let images = Images::create(self.machine, &dir, pool.is_disk(), flash)?;
+        let images = Images::create(self.machine, &dir, pool, flash)?;
         let mut machine = self.boot(None, &images, pool, "lab.action=format", false)?;
         // Memory survives only as far as the lab has it so.
         let words = match pool {
@@ -299,7 +318,7 @@ impl Lab {
         let mut parameters = format!("lab.pool={} lab.fs={file_system} {parameters}", pool.name());
         if images.flash.is_some() {
             // The last of the disks.
-            let device = if images.pool.is_some() { "vdc" } else { "vdb" };
+            let device = ["vdb", "vdc", "vdd"][images.pool.len()];
             parameters += &format!(" lab.flash={device}");
         }
         start(image, images, &parameters)

@@ -1,12 +1,13 @@
-//! One machine, of one of two kinds, with persistent memory and one to three disks that the lab
+//! One machine, of one of two kinds, with persistent memory and one to four disks that the lab
 //! itself has: an emulated one ([`emulated`]), which has a kernel of its own, or one in namespaces
 //! of this machine's kernel ([`namespaces`]). Ending it is the power cut: the persistent memory
 //! holds what the machine's processors had stored there, and the disks what [`crate::disk`] says.
 
 pub mod emulated;
+mod leg_server;
 pub mod namespaces;
 
-use crate::{Failure, disk::Survival, shared_disk::SharedDisk};
+use crate::{Failure, disk::Survival, lab::PoolOn, shared_disk::SharedDisk};
 use emulated::EmulatedMachine;
 use forebay_guest::{namespace::NamespaceNetwork, watched::WatchedProcess};
 use namespaces::NamespacesMachine;
@@ -38,6 +39,8 @@ const NVDIMM: u64 = 128 << 20;
 const DISK: u64 = 512 << 20;
 /// Bytes of the disk that a pool is on.
 const POOL_DISK: u64 = 64 << 20;
+/// Bytes of a leg of the pool.
+const LEG: u64 = 25 << 20;
 /// Bytes of the disk that a flash cache is on.
 const FLASH_DISK: u64 = 64 << 20;
 
@@ -46,8 +49,10 @@ pub struct Images {
     /// The NVDIMM's bytes, or the directory that is in its place.
     pub nvdimm: PathBuf,
     pub disk: PathBuf,
-    /// A further disk, where the pool is on one.
-    pub pool: Option<PathBuf>,
+    /// Further disks, where the pool is on such.
+    pub pool: Vec<PathBuf>,
+    /// What other machines have, where the pool is there.
+    pub legs: Vec<PathBuf>,
     /// The last disk, where there is a flash cache.
     pub flash: Option<PathBuf>,
 }
@@ -58,31 +63,35 @@ impl Images {
     pub fn create(
         kind: MachineKind,
         dir: &Path,
-        pool_on_disk: bool,
+        pool: PoolOn,
         flash: bool,
     ) -> Result<Self, Failure> {
-        let images = Self::in_dir(dir, pool_on_disk, flash);
-        let [pool, flash] = [(&images.pool, POOL_DISK), (&images.flash, FLASH_DISK)]
-            .map(|(image, bytes)| image.as_ref().map(|path| (path, bytes)));
-        let nvdimm = match kind {
-            MachineKind::Emulated => Some((&images.nvdimm, NVDIMM)),
-            MachineKind::Namespace => {
-                fs::create_dir(&images.nvdimm)?;
-                None
-            }
-        };
-        let all = [Some((&images.disk, DISK)), nvdimm, pool, flash];
-        for (path, bytes) in all.into_iter().flatten() {
+        let legs = if pool == PoolOn::Legs { 2 } else { 0 };
+        let images = Self::in_dir(dir, pool.disks(), legs, flash);
+        let mut all = vec![(&images.disk, DISK)];
+        match kind {
+            MachineKind::Emulated => all.push((&images.nvdimm, NVDIMM)),
+            MachineKind::Namespace => fs::create_dir(&images.nvdimm)?,
+        }
+        all.extend(images.pool.iter().map(|path| (path, POOL_DISK)));
+        all.extend(images.legs.iter().map(|path| (path, LEG)));
+        all.extend(images.flash.iter().map(|path| (path, FLASH_DISK)));
+        for (path, bytes) in all {
             File::create(path).and_then(|file| file.set_len(bytes))?;
         }
         Ok(images)
     }
 
-    fn in_dir(dir: &Path, pool_on_disk: bool, flash: bool) -> Self {
+    fn in_dir(dir: &Path, pool: usize, legs: usize, flash: bool) -> Self {
+        let numbered = |name, count| {
+            let paths = (0..count).map(|number| dir.join(format!("{name}-{number}")));
+            paths.collect()
+        };
         Self {
             nvdimm: dir.join("nvdimm"),
             disk: dir.join("disk"),
-            pool: pool_on_disk.then(|| dir.join("pool")),
+            pool: numbered("pool", pool),
+            legs: numbered("leg", legs),
             flash: flash.then(|| dir.join("flash")),
         }
     }
@@ -95,13 +104,16 @@ impl Images {
     }
 
     fn all(&self) -> impl Iterator<Item = &PathBuf> {
-        std::iter::once(&self.nvdimm).chain(self.disks())
+        std::iter::once(&self.nvdimm)
+            .chain(&self.legs)
+            .chain(self.disks())
     }
 
     /// Copies of these in `dir`, of the flash only if it is wanted.
     pub fn copy_to(&self, dir: &Path, flash: bool) -> Result<Self, Failure> {
         fs::create_dir_all(dir)?;
-        let copy = Self::in_dir(dir, self.pool.is_some(), flash && self.flash.is_some());
+        let flash = flash && self.flash.is_some();
+        let copy = Self::in_dir(dir, self.pool.len(), self.legs.len(), flash);
         for (from, to) in self.all().zip(copy.all()) {
             let done = Command::new("cp")
                 .args(["--recursive", "--no-target-directory", "--sparse=always"])

@@ -118,14 +118,18 @@ fn place_in_memory(workload: &Workload, wanted: Option<PoolOn>, chain: u64) -> P
 
 /// A machine has that kind of pool.
 fn check_pool(options: &Options) -> Result<(), Failure> {
-    use PoolOn::{Devdax, Fsdax, Memory};
+    use PoolOn::{Devdax, Fsdax, Legs, Memory, Mirror};
     match (options.machine, options.pool) {
         (MachineKind::Emulated, Some(Memory)) => {
             Err("an emulated machine has an NVDIMM: --pool fsdax or devdax".into())
         }
-        (MachineKind::Namespace, Some(Fsdax | Devdax)) => {
-            Err("a machine in namespaces has no NVDIMM: --pool memory, disk or disk-file".into())
+        (_, Some(Legs)) if options.workload.iter().any(|name| name == "store") => {
+            Err("a store takes no pool with legs: name other workloads".into())
         }
+        (MachineKind::Namespace, Some(Fsdax | Devdax | Mirror | Legs)) => Err(
+            "a machine in namespaces has no NVDIMM, mirror or legs: --pool memory, disk or disk-file"
+                .into(),
+        ),
         // Only with failpoints Forebay takes memory for something that outlives a boot.
         (MachineKind::Namespace, None | Some(Memory)) if options.failpoints.is_none() => Err(
             "a pool in memory needs a Forebay with failpoints: --failpoints DIR; or --pool disk"

@@ -43,6 +43,43 @@ pub const COMMIT: &[Moment] = &[
     ),
 ];
 
+/// Of every workload whose pool is in other machines' memory.
+///
+/// Promise (lab): A virtual machine whose pool is in the memory of NBD servers outside of it keeps
+/// what it acknowledged through power cuts.
+pub const LEGS: &[Moment] = &[
+    Moment::new(
+        "commit, posted and not written to the legs",
+        "legs:posted",
+        (1, 80),
+        Then::Cut,
+    ),
+    Moment::new(
+        "commit, on the way to the legs",
+        "legs:write-begun",
+        (1, 200),
+        Then::Cut,
+    ),
+    Moment::new(
+        "commit, on the legs and not said",
+        "shared:commit-written",
+        (1, 80),
+        Then::Cut,
+    ),
+    Moment::new(
+        "takeover, its generation not written",
+        "legs:change",
+        (1, 2),
+        Then::Cut,
+    ),
+    Moment::new(
+        "takeover, its generation on the first leg",
+        "legs:change-written",
+        (1, 2),
+        Then::Cut,
+    ),
+];
+
 /// Promise (lab): A command that Redis or Valkey acknowledged with `appendfsync always` is there
 /// after a power cut, and a transaction is there whole or not at all.
 pub const REDIS: &[Moment] = &[

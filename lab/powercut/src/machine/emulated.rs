@@ -1,16 +1,24 @@
 //! A virtual machine: QEMU with an NVDIMM in a file. Killing it is the power cut: what was in the
 //! guest's memory is gone, and the NVDIMM's file holds what its processors had stored there.
 
-use super::{Images, NVDIMM, PORT};
+use super::{Images, NVDIMM, PORT, leg_server::LegServer};
 use crate::{Failure, nbd::Server, shared_disk::SharedDisk};
-use forebay_guest::{kernel::Kernel, machine::Machine};
+use forebay_guest::{
+    kernel::Kernel,
+    machine::{Machine, NetworkSetup},
+};
 use std::path::PathBuf;
 
 /// A running one, killed when this is dropped.
 pub struct EmulatedMachine {
     pub machine: Machine,
     disks: Vec<Server>,
+    /// Dropped behind the machine: they outlive its cut.
+    _legs: Vec<LegServer>,
 }
+
+/// Where the guest reaches the legs. `init.sh` names them to Forebay.
+const LEGS: [&str; 2] = ["10.0.2.101:10809", "10.0.2.102:10809"];
 
 impl EmulatedMachine {
     /// Boots with `parameters` on the kernel's command line.
@@ -40,9 +48,19 @@ impl EmulatedMachine {
             let device = format!("virtio-blk-pci,drive=disk{number},write-cache=on");
             devices.extend(["-blockdev".into(), disk, "-device".into(), device]);
         }
+        let legs = images.legs.iter().map(|image| LegServer::start(image));
+        let legs = legs.collect::<Result<Vec<_>, _>>()?;
+        let forwards: Vec<String> = (LEGS.iter().zip(&legs))
+            .map(|(address, leg)| leg.forward(address))
+            .collect();
+        let network = NetworkSetup {
+            ports: &[PORT],
+            forwards: &forwards,
+        };
         Ok(Self {
-            machine: Machine::start(kernel, devices, &[PORT], parameters, console)?,
+            machine: Machine::start(kernel, devices, network, parameters, console)?,
             disks,
+            _legs: legs,
         })
     }
 

@@ -169,7 +169,7 @@ impl Drop for NamespacesMachine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{disk::Survival, machine::MachineKind};
+    use crate::{disk::Survival, lab::PoolOn, machine::MachineKind};
     use forebay_device::block;
     use std::{fs::OpenOptions, io::Write, os::unix::fs::OpenOptionsExt, thread, time::Instant};
 
@@ -224,7 +224,8 @@ mod tests {
         }
         for kind in ["ext4", "xfs"] {
             let dir = tempfile::tempdir().unwrap();
-            let images = Images::create(MachineKind::Namespace, dir.path(), false, false).unwrap();
+            let images =
+                Images::create(MachineKind::Namespace, dir.path(), PoolOn::Memory, false).unwrap();
             run(Command::new(format!("mkfs.{kind}"))
                 .arg("-q")
                 .arg(&images.disk))
@@ -282,7 +283,8 @@ mod tests {
             return;
         }
         let dir = tempfile::tempdir().unwrap();
-        let images = Images::create(MachineKind::Namespace, dir.path(), false, false).unwrap();
+        let images =
+            Images::create(MachineKind::Namespace, dir.path(), PoolOn::Memory, false).unwrap();
         run(Command::new("mkfs.ext4").arg("-q").arg(&images.disk)).unwrap();
         // It syncs all the time, and says each error where the machine's end does not take it.
         let init = "#!/bin/sh
