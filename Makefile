@@ -103,7 +103,7 @@ test-long: ## Run the rest: the laboratory at toy size, pools on a disk, power c
 failpoints: ## Build forebay and libforebay.so as tests have them: they obey FOREBAY_TEST_BOOT_ID and the like; in target/failpoints/
 	$(BUILD_FAILPOINTS)
 
-powercut: ## Cut the power of machines: N=20 cycles, WORKLOAD=store|redis|valkey|rocksdb|sqlite|mariadb|postgres|etcd|nats|mariadb-flash|sqlite-processes|all, MACHINE=emulated|namespace, SEED=..., CONTROLS=..., POOL=fsdax|devdax|memory|disk|disk-file, FILE_SYSTEM=ext4|xfs, ACCEL=kvm|tcg, RESULTS=FILE, REPORT=FILE, KEEP=DIR
+powercut: ## Cut the power of machines: N=20 cycles, WORKLOAD=store|redis|valkey|rocksdb|sqlite|mariadb|postgres|etcd|nats|mariadb-flash|sqlite-processes|all, MACHINE=emulated|namespace, SEED=..., CONTROLS=..., POOL=fsdax|devdax|memory|disk|disk-file|mirror|legs, FILE_SYSTEM=ext4|xfs, ACCEL=kvm|tcg, RESULTS=FILE, REPORT=FILE, KEEP=DIR
 	@scripts/setup.sh powercut
 	cargo build $(LOCKED) $(LAB_PROGRAMS)
 	$(BUILD_FAILPOINTS)
@@ -118,6 +118,7 @@ powercut-quick: ## Power cuts of each workload, as part of make test-long: of ma
 		scripts/setup.sh powercut && \
 		cargo build $(LOCKED) $(LAB_PROGRAMS) && \
 		$(LAB)/debug/forebay-powercut --cycles 2 --workload store,redis,postgres && \
+		$(LAB)/debug/forebay-powercut --cycles 2 --workload redis --pool legs && \
 		if [ "$$(id -u)" != 0 ] || [ ! -e /dev/fuse ] || [ ! -e /dev/loop-control ] || ! unshare --mount --pid --net --fork true; then \
 			echo "skipped: power cuts of machines in namespaces: they need root, FUSE, loop devices and namespaces"; \
 		else \
@@ -191,7 +192,7 @@ test-legs: ## Lose machines, legs and networks under Redis, PostgreSQL and SQLit
 
 bench-legs: ## Measure a commit on two legs beside an echo of the same bytes, and Redis and PostgreSQL beside what they do plainly
 	@scripts/setup.sh test-legs
-	$(BUILD)
+	$(BUILD) -p forebay-lab -p forebay-lab-preload
 	FOREBAY=$(FOREBAY) python3 -m lab.legs --speed
 
 test-arm64: ## Run Redis, SQLite, PostgreSQL and etcd with Debian's kernel for arm64 in an emulated machine: killed, and cut off (needs root and Debian's archive); FROM=DIR takes programs that are built, DEB=FILE a package, ONLY=redis|sqlite|postgres|etcd
