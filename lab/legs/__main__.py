@@ -41,8 +41,9 @@ def main() -> int:
     parser.add_argument("--no-controls", action="store_true", help="without those that must lose")
     parser.add_argument("--no-takeovers", action="store_true", help="without those of machines that are alive")
     parser.add_argument("--speed", action="store_true", help="measure instead")
+    parser.add_argument("--measure", action="append", choices=["commits", "databases"], help="only these (default: all)")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each measurement (default: 10)")
-    parser.add_argument("--round-trip", type=int, default=100, metavar="US", help="what legs answer takes so much longer, if there is netem (default: 100)")
+    parser.add_argument("--round-trip", type=int, default=100, metavar="US", help="what legs answer takes so much longer in measurements (default: 100)")
     parser.add_argument("--results", type=pathlib.Path, help="add a line of JSON for each round to this file")
     parser.add_argument("--keep", type=pathlib.Path, help="copy what was said in a round that failed to this directory")
     options = parser.parse_args()
@@ -62,7 +63,7 @@ def main() -> int:
     home.chmod(0o755)
     try:
         if options.speed:
-            print(speed.measure(Network(home, options.round_trip), home, options.round_trip, options.seconds))
+            print(speed.measure(Network(home, options.round_trip), home, options.round_trip, options.seconds, options.measure or ["commits", "databases"]))
             return 0
         return Trials(options, chosen, home).run()
     finally:
@@ -78,7 +79,7 @@ class Trials:
         self.passed = self.failed = self.acknowledged = 0
         # Each database has its share of few rounds, too.
         self.rounds_of_epoch = max(1, min(ROUNDS_OF_EPOCH, options.rounds // len(programs)))
-        self.network = Network(home, options.round_trip)
+        self.network = Network(home)
 
     def run(self) -> int:
         processes.say(f"legs: seed {self.options.seed}")
@@ -129,6 +130,8 @@ class Trials:
         self._keep(home, fault, what)
 
     def _keep(self, home: pathlib.Path, fault: str, what: str) -> None:
+        # Of several tries the last one.
+        home = max(home.glob("try-*"), default=home)
         if fault and self.options.keep and (home / "said").exists():
             self.options.keep.mkdir(parents=True, exist_ok=True)
             kept = self.options.keep / f"{self.options.seed}-{what.replace(' ', '-')}"

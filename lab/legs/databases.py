@@ -36,7 +36,8 @@ def redis(home: Home) -> Command:
 
 
 def postgres(home: Home) -> Command:
-    words = ["listen_addresses=", f"unix_socket_directories={home.beside}", "jit=off", "max_wal_size=8MB", "min_wal_size=4MB", "shared_buffers=16MB"]
+    words = ["listen_addresses=", f"unix_socket_directories={home.beside}", "jit=off", "shared_buffers=16MB"]
+    words += home.small("max_wal_size=8MB", "min_wal_size=4MB")
     return Command([postgres_program("postgres"), "-D", str(home.data), *(word for setting in words for word in ("-c", setting))])
 
 

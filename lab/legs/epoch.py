@@ -29,7 +29,6 @@ MANY = 1_000_000
 FIRST_WRITE_LIMIT_S = 60.0
 COMPLETE_LIMIT_S = 40.0
 COMMAND_LIMIT_S = 120.0
-POOL_SIZE, LEG_SIZE = "16MiB", "24M"
 # Of a machine that is dead nobody has to wait for long.
 SHORT_WAITS = "legs-takeover=200,legs-quiet=200"
 NEEDS_LEG = re.compile(r"--lost-leg")
@@ -78,6 +77,8 @@ class LegsEpoch:
     forebay_program = staticmethod(with_failpoints)
     # How many of them have TLS to their legs.
     tls_share = 0.5
+    has_small_logs = True
+    pool_size, leg_size = "16MiB", "24M"
 
     def __init__(self, program: Program, network: Network, home: pathlib.Path, rng: random.Random, *, copies: int = 2):
         self.program, self.network, self.home, self.rng = program, network, home, rng
@@ -98,7 +99,7 @@ class LegsEpoch:
     def _make(self, copies: int) -> None:
         has_tls = self.rng.random() < self.tls_share
         self.certificates = certificates.make(self.home / "certificates") if has_tls else None
-        self.legs = [Leg(self.network.machines[name], LEG_SIZE, self.certificates) for name in "BC"]
+        self.legs = [self.leg(self.network.machines[name]) for name in "BC"]
         self.volume = Volume(self.home, "ext4")
         owned = [self.volume.mounted / "lab", self.volume.mounted / "lab" / "data", self.home / "beside"]
         for path in owned:
@@ -106,7 +107,7 @@ class LegsEpoch:
             os.chown(path, user_of(self.program), user_of(self.program))
             path.chmod(0o700)
         self.pool = owned[0] / "pool"
-        self.place = Home(owned[1], owned[2], has_small_logs=True)
+        self.place = Home(owned[1], owned[2], has_small_logs=self.has_small_logs)
         # The laboratory's own sessions are root's.
         owned[2].chmod(0o755)
         if self.program is POSTGRES:
@@ -114,8 +115,11 @@ class LegsEpoch:
         self.create_pool(copies)
         self.volume.write_back()
 
+    def leg(self, machine: Machine) -> Leg:
+        return Leg(machine, self.leg_size, self.certificates)
+
     def create_pool(self, copies: int) -> None:
-        words = ["pool", "create", str(self.pool), "--size", POOL_SIZE, "--segment-size", "512KiB", "--copies", str(copies)]
+        words = ["pool", "create", str(self.pool), "--size", self.pool_size, "--segment-size", "512KiB", "--copies", str(copies)]
         words += [] if self.certificates else ["--insecure"]
         for leg in self.legs:
             words += ["--leg", leg.url]

@@ -47,6 +47,8 @@ class Network:
         self.machines = {name: Machine(name, f"{NETWORK}.{number}", home) for number, name in enumerate("ABCD", 1)}
         legs = [self.machines[name] for name in "BC"]
         self.is_delayed = bool(delay_us) and all([leg.delay(delay_us) for leg in legs])
+        # Otherwise a relay before each server of a measurement does it.
+        self.relayed_us = 0 if self.is_delayed else delay_us
 
 
 class Machine:
@@ -182,15 +184,19 @@ class Leg:
         self.is_lost = False
         self.start()
 
+    def listens_at(self) -> int:
+        """The server's port."""
+        return PORT
+
     def start(self) -> None:
         """It has empty memory. nbdkit 1.32 with more threads aborts now and then when a client is gone (`sock >= 0`)."""
-        words = ["nbdkit", "--foreground", "--threads", "1", "--ipaddr", self.machine.address, "--port", str(PORT), *self.options]
+        words = ["nbdkit", "--foreground", "--threads", "1", "--ipaddr", self.machine.address, "--port", str(self.listens_at()), *self.options]
         words += ["memory", self.size]
         # It tells of each connection that was cut.
         self.said = self.machine.home / f"leg-{self.machine.name}"
         with open(self.said, "wb") as said:
             self.process = subprocess.Popen(self.machine.in_network(*words), stdin=subprocess.DEVNULL, stderr=said)
-        wait_for(lambda: connects(self.machine.address, PORT), LISTEN_LIMIT_S, f"nbdkit on {self.machine.name}")
+        wait_for(lambda: connects(self.machine.address, self.listens_at()), LISTEN_LIMIT_S, f"nbdkit on {self.machine.name}")
 
     def fault(self) -> str:
         """That its server has ended, though nobody ended it."""

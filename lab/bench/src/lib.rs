@@ -14,6 +14,7 @@
 //!
 //! The modules: [`clock`], [`histogram`], [`rounds`] (figures); [`data`] (keys and values);
 //! [`scratch`] (directories and pools that go away again); [`processes`] (the same for processes);
+//! [`relay`] (a longer way to a server);
 //! [`device`]; `place` (what files are on); `perf`; [`pool_bench`], [`commit`], [`wisckey`],
 //! [`emulated`], [`fam`], [`synced_write`] (benchmarks); [`peers`]; [`report`]; [`paper`] (the
 //! papers' tables and figures, made of the benchmarks). Those of databases are
@@ -31,6 +32,7 @@ mod perf;
 mod place;
 pub mod pool_bench;
 pub mod processes;
+pub mod relay;
 pub mod report;
 pub mod scratch;
 pub mod synced_write;

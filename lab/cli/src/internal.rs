@@ -2,9 +2,9 @@
 
 use crate::{demo, failed};
 use clap::Subcommand;
-use forebay_bench::{pool_bench, wisckey};
+use forebay_bench::{pool_bench, relay, wisckey};
 use forebay_cli::failure::Failure;
-use std::path::PathBuf;
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -17,6 +17,15 @@ pub enum Command {
     Append {
         /// Descriptors of the pool and of the lane's state, and the member's number
         order: String,
+    },
+    /// Relay connections to a server, whose answers come so much later
+    Relay {
+        /// Where it is reached
+        listen: SocketAddr,
+        /// Where the server is
+        server: SocketAddr,
+        /// Microseconds that each answer takes longer
+        delay_us: u64,
     },
     /// Put pairs into a new store, saying so of each, until killed
     Write {
@@ -32,6 +41,12 @@ impl Command {
         match self {
             Self::Fill { order } => wisckey::fill_until_killed(&order).map_err(failed)?,
             Self::Append { order } => pool_bench::serve(&order).map_err(failed)?,
+            Self::Relay {
+                listen,
+                server,
+                delay_us,
+            } => relay::serve(listen, server, Duration::from_micros(delay_us))
+                .map_err(Failure::io("relaying at", listen))?,
             Self::Write { dir, pool } => {
                 demo::store::write_until_killed(&dir, &pool).map_err(failed)?
             }
