@@ -51,7 +51,8 @@ pub struct Create {
     #[arg(long)]
     disk: bool,
     /// Make it in another machine's memory, nbds://HOST:PORT/EXPORT?tls-certificates=DIR, or
-    /// without TLS nbd://HOST:PORT/EXPORT; once for each leg
+    /// without TLS nbd://HOST:PORT/EXPORT; once for each leg. One beside these may be the whole
+    /// path of a file on a disk of this machine
     #[arg(long, value_name = "URL", conflicts_with_all = ["disk", "emulated"])]
     leg: Vec<String>,
     /// With fewer live legs than this every sync is a real one, too [default: all legs]

@@ -84,15 +84,24 @@ fn make_aside(
             io::ErrorKind::NotFound => no_place(path, place),
             _ => denied_or(e, "creating the pool", path),
         })?;
-    interrupted.remove_then(aside.path().to_owned())?;
+    let new = |leg: &&Path| fs::symlink_metadata(leg).is_err();
+    let legs = options.disk_legs().filter(new).map(Path::to_owned);
+    interrupted.remove_then(aside.path().to_owned(), legs.collect())?;
     let made = aside.path().join("pool");
     let created = with_progress(&made, bytes, || options.create(&made));
-    let pool = created.map_err(|error| PoolError {
-        path: path.to_owned(),
-        ..error
+    let pool = created.map_err(|error| match error.path == made {
+        true => PoolError {
+            path: path.to_owned(),
+            ..error
+        },
+        // A leg's.
+        false => error,
     })?;
     if let Some(owner) = owner {
         give(&pool, path, owner)?;
+        for leg in options.disk_legs() {
+            give_leg(leg, owner)?;
+        }
     }
     drop(pool);
     let failed = || Failure::io("making", path.display());
@@ -112,6 +121,13 @@ fn give(pool: &Pool, path: &Path, owner: &SystemUser) -> Result<(), Failure> {
         None => Err(io::Error::from(io::ErrorKind::Unsupported)),
     };
     change.map_err(|e| denied_or(e, &format!("giving it to {}", owner.name), path))
+}
+
+/// Gives a leg on this machine's disk to a user.
+fn give_leg(leg: &Path, owner: &SystemUser) -> Result<(), Failure> {
+    let (user, group) = (Some(owner.uid), Some(owner.gid));
+    std::os::unix::fs::lchown(leg, user, group)
+        .map_err(|e| denied_or(e, &format!("giving it to {}", owner.name), leg))
 }
 
 fn no_place(path: &Path, place: &Path) -> Failure {
@@ -142,9 +158,9 @@ struct Interruption {
 }
 
 impl Interruption {
-    /// From now on such a signal removes the directory first, and says so unless the pool is made
-    /// by then.
-    fn remove_then(&self, aside: PathBuf) -> Result<(), Failure> {
+    /// From now on such a signal removes the directory first, and the legs that are made, and says
+    /// so unless the pool is made by then.
+    fn remove_then(&self, aside: PathBuf, legs: Vec<PathBuf>) -> Result<(), Failure> {
         let set: SigSet = ENDING.into_iter().collect();
         let failed = |e| Failure::Failed(format!("handling signals: {e}"));
         set.thread_block().map_err(failed)?;
@@ -156,6 +172,7 @@ impl Interruption {
                 let mut attempts = 0..ATTEMPTS;
                 while fs::remove_dir_all(&aside).is_err() && attempts.next().is_some() {}
                 if !told.is_late.load(Relaxed) {
+                    legs.iter().for_each(|leg| drop(fs::remove_file(leg)));
                     complain!("interrupted; nothing is left of the pool");
                 }
                 std::process::exit(128 + signal as i32);

@@ -1,11 +1,12 @@
 //! Where a leg is: `nbd://HOST[:PORT][/EXPORT]`, as the NBD project writes addresses; or
-//! `nbds://HOST[:PORT][/EXPORT]?tls-certificates=DIR[&tls-hostname=NAME]`, with TLS.
+//! `nbds://HOST[:PORT][/EXPORT]?tls-certificates=DIR[&tls-hostname=NAME]`, with TLS; or the path of a
+//! file or a block device of this machine.
 
 use rustls::pki_types::ServerName;
 use std::{
     fmt, io,
     net::{SocketAddr, ToSocketAddrs},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 /// The port that IANA gave to NBD.
@@ -17,7 +18,16 @@ const TLS_LOOKS: &str = "nbds://HOST:PORT/EXPORT?tls-certificates=DIR";
 
 /// See the module's head.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LegAddress {
+pub(crate) enum LegAddress {
+    /// An export of an NBD server.
+    Export(ExportAddress),
+    /// A disk of this machine, or a file on one: an absolute path.
+    Disk(PathBuf),
+}
+
+/// Where an export is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ExportAddress {
     host: String,
     port: u16,
     export: String,
@@ -39,12 +49,57 @@ impl LegAddress {
     /// # Errors
     /// In words, what it is instead.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        if !text.starts_with('/') {
+            return ExportAddress::parse(text).map(Self::Export);
+        }
+        match text.contains(|c: char| c.is_whitespace() || c.is_control()) {
+            false => Ok(Self::Disk(PathBuf::from(text))),
+            true => Err(format!(
+                "{text:?} is no leg: its path may not have spaces in it"
+            )),
+        }
+    }
+
+    /// True if it is lost with this machine.
+    pub(crate) fn is_disk(&self) -> bool {
+        matches!(self, Self::Disk(_))
+    }
+
+    /// True if both are one place, however it is reached.
+    pub(crate) fn is_place_of(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Export(one), Self::Export(other)) => one.is_place_of(other),
+            (Self::Disk(one), Self::Disk(other)) => one == other,
+            _ => false,
+        }
+    }
+
+    /// True if `text` names this one: what stands behind `?` may be left out, and the last slash.
+    pub(crate) fn is_named(&self, text: &str) -> bool {
+        match self {
+            Self::Export(export) => export.is_named(text),
+            Self::Disk(path) => path == Path::new(text),
+        }
+    }
+}
+
+impl fmt::Display for LegAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Export(export) => export.fmt(f),
+            Self::Disk(path) => path.display().fmt(f),
+        }
+    }
+}
+
+impl ExportAddress {
+    fn parse(text: &str) -> Result<Self, String> {
         let (is_tls, rest) = match (text.strip_prefix("nbd://"), text.strip_prefix("nbds://")) {
             (Some(rest), _) => (false, rest),
             (_, Some(rest)) => (true, rest),
             (None, None) => {
                 return Err(format!(
-                    "{text} is no leg: nbd://HOST:PORT/EXPORT is, the export of an NBD server, and with TLS {TLS_LOOKS}"
+                    "{text} is no leg: nbd://HOST:PORT/EXPORT is, the export of an NBD server, and with TLS {TLS_LOOKS}; or the whole path of a file on a disk"
                 ));
             }
         };
@@ -93,14 +148,12 @@ impl LegAddress {
         self.tls.as_ref()
     }
 
-    /// True if both are one place, however it is reached.
-    pub(crate) fn is_place_of(&self, other: &Self) -> bool {
+    fn is_place_of(&self, other: &Self) -> bool {
         let place = |it: &Self| (it.host.clone(), it.port, it.export.clone());
         place(self) == place(other)
     }
 
-    /// True if `url` names this one: what stands behind `?` may be left out, and the last slash.
-    pub(crate) fn is_named(&self, url: &str) -> bool {
+    fn is_named(&self, url: &str) -> bool {
         let shown = self.to_string();
         let bare = shown.split_once('?').map_or(&*shown, |(bare, _)| bare);
         [&shown, bare, bare.trim_end_matches('/')].contains(&url)
@@ -133,7 +186,7 @@ impl LegAddress {
     }
 }
 
-impl fmt::Display for LegAddress {
+impl fmt::Display for ExportAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             host,
@@ -247,6 +300,7 @@ mod tests {
                 "nbds://[::1]?tls-hostname=b.example&tls-certificates=/c/d",
                 "nbds://[::1]:10809/?tls-certificates=/c/d&tls-hostname=b.example",
             ),
+            ("/dev/vdb", "/dev/vdb"),
         ] {
             let read = LegAddress::parse(text).unwrap();
             assert_eq!(read.to_string(), shown);
@@ -264,10 +318,13 @@ mod tests {
             "nbd://u@b/",
             "nbd://b/?tls=1",
             "nbd://[::1]7",
+            "disk/leg",
         ] {
             let refused = LegAddress::parse(text).unwrap_err();
             assert!(refused.contains("nbd://"), "{text:?}: {refused}");
         }
+        let refused = LegAddress::parse("/mnt/my leg").unwrap_err();
+        assert!(refused.contains("spaces"), "{refused}");
     }
 
     #[test]
@@ -304,20 +361,22 @@ mod tests {
         }
         assert!(!leg.is_named("nbd://b:10809/x"));
         assert!(read("nbd://b").is_named("nbd://b:10809"));
+        assert!(read("/mnt/leg").is_named("/mnt/leg/"));
+        assert!(!read("/mnt/leg").is_place_of(&read("nbd://b")));
     }
 
     #[test]
     fn without_tls_a_leg_is_reached_on_loopback_only() {
-        let leg = LegAddress::parse("nbd://192.0.2.1/x").unwrap();
+        let leg = ExportAddress::parse("nbd://192.0.2.1/x").unwrap();
         let refused = leg.resolve(false).unwrap_err().to_string();
         assert!(refused.contains("--insecure"), "{refused}");
         assert!(refused.contains("nbds://"), "{refused}");
         leg.resolve(true).unwrap();
-        LegAddress::parse("nbds://192.0.2.1/x?tls-certificates=/c")
+        ExportAddress::parse("nbds://192.0.2.1/x?tls-certificates=/c")
             .unwrap()
             .resolve(false)
             .unwrap();
-        LegAddress::parse("nbd://127.0.0.1/x")
+        ExportAddress::parse("nbd://127.0.0.1/x")
             .unwrap()
             .resolve(false)
             .unwrap();

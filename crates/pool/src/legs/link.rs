@@ -6,10 +6,14 @@
 //! or resets the connection, or leaves a request without an answer for [`ANSWER_LIMIT`], not
 //! counted while this process stood still. A request that the server refuses (a disk that failed)
 //! fails alone, and the link with it: a leg either has everything or is none.
+//!
+//! A [leg on a disk](DiskLeg) of this machine is asked in the same way, by a thread that does what
+//! is asked for, and another one that looks at the time.
 
 use super::{
-    address::LegAddress,
+    address::{ExportAddress, LegAddress},
     channel::LegChannel,
+    disk_leg::{DiskAct, DiskLeg, DiskRequest},
     handshake::{ExportInfo, greet, negotiate, nonsense, start_tls},
     superblock::LEG_DATA,
     tls::{TlsSession, TlsStart},
@@ -31,6 +35,7 @@ use std::{
         },
         mpsc,
     },
+    thread,
     time::Duration,
 };
 
@@ -95,9 +100,15 @@ impl LinkState {
     }
 }
 
+/// Where requests go.
+enum LegWay {
+    Network(LegChannel),
+    Disk(DiskLeg),
+}
+
 /// See the module's head.
 pub(crate) struct LegLink {
-    channel: LegChannel,
+    way: LegWay,
     export: ExportInfo,
     state: Mutex<LinkState>,
     /// A thread reads the answers. Until then who asks does: a process that only looks at a pool
@@ -112,45 +123,27 @@ impl LegLink {
     /// Connects to a leg.
     ///
     /// # Errors
-    /// It cannot be reached, or is no export that can be a leg.
+    /// It cannot be reached, or can be no leg.
     pub(crate) fn connect(address: &LegAddress, insecure: bool) -> io::Result<Arc<Self>> {
         let answer_limit = failpoint::limit("leg-answer", ANSWER_LIMIT);
-        // Before anything is said to anybody.
-        let tls = address.tls().map(TlsStart::read).transpose()?;
-        let at = address.resolve(insecure)?;
-        let mut stream = TcpStream::connect_timeout(&at, answer_limit)?;
-        stream.set_nodelay(true)?;
-        // What a killed process had sent is not to arrive behind its successor's writes.
-        rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?;
-        let limit_ms = u32::try_from(answer_limit.as_millis()).unwrap_or(u32::MAX);
-        rustix::net::sockopt::set_tcp_user_timeout(&stream, limit_ms)?;
-        stream.set_read_timeout(Some(answer_limit))?;
-        stream.set_write_timeout(Some(answer_limit))?;
-        let mut bounded = BoundedStream {
-            stream: &mut stream,
-            begun: MonotonicTime::now(),
-            limit: answer_limit,
+        let (way, export) = match address {
+            LegAddress::Export(address) => {
+                let (channel, export) = connect_export(address, insecure, answer_limit)?;
+                (LegWay::Network(channel), export)
+            }
+            LegAddress::Disk(path) => {
+                let (disk, export) = DiskLeg::open(path)?;
+                (LegWay::Disk(disk), export)
+            }
         };
-        let (export, tls) =
-            begin(&mut bounded, address.export(), tls).map_err(|e| match e.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                    nonsense("does not answer: it is no NBD server, or hangs")
-                }
-                io::ErrorKind::UnexpectedEof => {
-                    nonsense("closes the connection when it is greeted")
-                }
-                _ => e,
-            })?;
-        stream.set_read_timeout(Some(LOOK))?;
-        let link = Arc::new(Self {
+        Ok(Arc::new(Self {
+            way,
             export,
             state: Mutex::default(),
             is_pipelined: AtomicBool::new(false),
             asking: Mutex::default(),
             answer_limit,
-            channel: LegChannel::new(stream, tls),
-        });
-        Ok(link)
+        }))
     }
 
     /// Has a thread read the answers from now on: requests may be pipelined.
@@ -162,15 +155,73 @@ impl LegLink {
         if self.is_pipelined.swap(true, AcqRel) {
             return Ok(());
         }
-        let reading = Arc::clone(self);
-        quiet_thread("forebay-leg", move || {
-            // Without a thread that reads them no answer comes.
-            let _dies = OnPanic(|| reading.die("a fault in forebay: its thread ended"));
-            let why = read_answers(&reading);
-            reading.die(&why);
+        let started = match &self.way {
+            LegWay::Network(_) => self.start("forebay-leg", |link| {
+                if let LegWay::Network(channel) = &link.way {
+                    link.die(&read_answers(link, channel));
+                }
+            }),
+            LegWay::Disk(disk) => {
+                let requests = disk.begin_queue();
+                self.start("forebay-leg", move |link| link.perform_all(requests))
+                    .and_then(|()| self.start("forebay-look", |link| link.look_for_late_ones()))
+            }
+        };
+        started.inspect_err(|_| self.is_pipelined.store(false, Release))
+    }
+
+    /// Has a thread do the `work`, without which no answer comes.
+    fn start(
+        self: &Arc<Self>,
+        name: &str,
+        work: impl FnOnce(&Arc<Self>) + Send + 'static,
+    ) -> io::Result<()> {
+        let link = Arc::clone(self);
+        quiet_thread(name, move || {
+            let _dies = OnPanic(|| link.die("a fault in forebay: its thread ended"));
+            work(&link);
         })
         .map(drop)
-        .inspect_err(|_| self.is_pipelined.store(false, Release))
+    }
+
+    /// A disk's requests, one after the other, until the link is dead.
+    fn perform_all(&self, requests: mpsc::Receiver<DiskRequest>) {
+        let LegWay::Disk(disk) = &self.way else {
+            return;
+        };
+        for request in requests {
+            // What was not begun is not to be done later.
+            if self.is_dead() {
+                break;
+            }
+            self.answer(request.cookie, disk.perform(&request));
+        }
+        disk.unlock();
+    }
+
+    /// A disk that hangs is found by who does not wait for it.
+    fn look_for_late_ones(&self) {
+        while !self.is_dead() {
+            thread::sleep(LOOK);
+            self.looks();
+            if self.is_late() {
+                self.die(&format!("the disk {}", self.lateness()));
+            }
+        }
+    }
+
+    /// A disk's answer. One that comes when the link is dead is of no request any more.
+    fn answer(&self, cookie: u64, answer: io::Result<Vec<u8>>) {
+        let pending = self.state.lock().pending.remove(&cookie);
+        match (pending, answer) {
+            (Some(request), Ok(data)) => (request.then)(Ok(data)),
+            (Some(request), Err(e)) => {
+                let why = format!("the disk says: {e}");
+                (request.then)(Err(dead(&why)));
+                self.die(&why);
+            }
+            (None, _) => {}
+        }
     }
 
     pub(crate) fn export(&self) -> ExportInfo {
@@ -179,7 +230,18 @@ impl LegLink {
 
     #[cfg(test)]
     pub(super) fn renew_keys(&self) {
-        self.channel.renew_keys();
+        if let LegWay::Network(channel) = &self.way {
+            channel.renew_keys();
+        }
+    }
+
+    /// A disk that hangs as long as this is held.
+    #[cfg(test)]
+    pub(super) fn hang(&self) -> impl Drop + '_ {
+        match &self.way {
+            LegWay::Disk(disk) => disk.hang(),
+            LegWay::Network(_) => unreachable!("a network has no such lock"),
+        }
     }
 
     /// True if nothing can be asked any more.
@@ -278,7 +340,10 @@ impl LegLink {
                 if let Ok(result) = answer.try_recv() {
                     return result;
                 }
-                if let Err(e) = read_answer(self, &mut &self.channel) {
+                // A disk has answered by then.
+                if let LegWay::Network(channel) = &self.way
+                    && let Err(e) = read_answer(self, &mut &*channel)
+                {
                     self.die(&e.to_string());
                 }
             }
@@ -324,14 +389,39 @@ impl LegLink {
             state.pending.insert(cookie, pending);
             cookie
         };
+        let channel = match &self.way {
+            LegWay::Network(channel) => channel,
+            LegWay::Disk(disk) => {
+                let act = match kind {
+                    RequestKind::Write => DiskAct::Write {
+                        payload: payload.to_vec(),
+                    },
+                    RequestKind::Read | RequestKind::Disconnect => DiskAct::Read { bytes },
+                };
+                let request = DiskRequest {
+                    cookie,
+                    offset,
+                    act,
+                };
+                return self.ask_disk(disk, request);
+            }
+        };
         let mut header = REQUEST.to_be_bytes().to_vec();
         header.extend(flags.to_be_bytes());
         header.extend((kind as u16).to_be_bytes());
         header.extend(cookie.to_be_bytes());
         header.extend(offset.to_be_bytes());
         header.extend((bytes as u32).to_be_bytes());
-        if let Err(e) = self.channel.send(&header, payload) {
+        if let Err(e) = channel.send(&header, payload) {
             self.die(&format!("sending a request: {e}"));
+        }
+    }
+
+    fn ask_disk(&self, disk: &DiskLeg, request: DiskRequest) {
+        if !self.is_pipelined.load(Acquire) {
+            self.answer(request.cookie, disk.perform(&request));
+        } else if !disk.send(request) {
+            self.die("its thread ended");
         }
     }
 
@@ -345,7 +435,16 @@ impl LegLink {
             }
             std::mem::take(&mut state.pending)
         };
-        self.channel.shut();
+        match &self.way {
+            LegWay::Network(channel) => channel.shut(),
+            LegWay::Disk(disk) => {
+                disk.end_queue();
+                // Otherwise its thread does it, once nothing is under way.
+                if !self.is_pipelined.load(Acquire) {
+                    disk.unlock();
+                }
+            }
+        }
         for request in pending.into_values() {
             (request.then)(Err(dead(why)));
         }
@@ -353,24 +452,25 @@ impl LegLink {
 
     /// Says good-bye; nothing is being asked.
     pub(crate) fn close(&self) {
-        if !self.is_dead() {
+        if let LegWay::Network(channel) = &self.way
+            && !self.is_dead()
+        {
             let mut header = REQUEST.to_be_bytes().to_vec();
             header.extend(0_u16.to_be_bytes());
             header.extend((RequestKind::Disconnect as u16).to_be_bytes());
             header.extend([0; 20]);
-            let _ = self
-                .channel
-                .send(&header, &[])
-                .and_then(|()| self.channel.end());
+            let _ = channel.send(&header, &[]).and_then(|()| channel.end());
         }
         self.die("it was closed");
     }
 
     fn late(&self) -> io::Error {
+        nonsense(&self.lateness())
+    }
+
+    fn lateness(&self) -> String {
         let limit = self.answer_limit.as_secs_f32();
-        nonsense(&format!(
-            "left a request without an answer for {limit} seconds"
-        ))
+        format!("left a request without an answer for {limit} seconds")
     }
 
     /// Whether an answer is late.
@@ -398,6 +498,39 @@ impl LegLink {
     fn watched(&self) -> Duration {
         self.state.lock().watched(MonotonicTime::now())
     }
+}
+
+/// Connects to an export.
+fn connect_export(
+    address: &ExportAddress,
+    insecure: bool,
+    answer_limit: Duration,
+) -> io::Result<(LegChannel, ExportInfo)> {
+    // Before anything is said to anybody.
+    let tls = address.tls().map(TlsStart::read).transpose()?;
+    let at = address.resolve(insecure)?;
+    let mut stream = TcpStream::connect_timeout(&at, answer_limit)?;
+    stream.set_nodelay(true)?;
+    // What a killed process had sent is not to arrive behind its successor's writes.
+    rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?;
+    let limit_ms = u32::try_from(answer_limit.as_millis()).unwrap_or(u32::MAX);
+    rustix::net::sockopt::set_tcp_user_timeout(&stream, limit_ms)?;
+    stream.set_read_timeout(Some(answer_limit))?;
+    stream.set_write_timeout(Some(answer_limit))?;
+    let mut bounded = BoundedStream {
+        stream: &mut stream,
+        begun: MonotonicTime::now(),
+        limit: answer_limit,
+    };
+    let (export, tls) = begin(&mut bounded, address.export(), tls).map_err(|e| match e.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            nonsense("does not answer: it is no NBD server, or hangs")
+        }
+        io::ErrorKind::UnexpectedEof => nonsense("closes the connection when it is greeted"),
+        _ => e,
+    })?;
+    stream.set_read_timeout(Some(LOOK))?;
+    Ok((LegChannel::new(stream, tls), export))
 }
 
 /// Negotiates for the export `name`, encrypted if there is TLS: nothing of the export is asked or
@@ -462,8 +595,8 @@ fn dead(why: &str) -> io::Error {
 }
 
 /// Reads answers until there are no more: why.
-fn read_answers(link: &LegLink) -> String {
-    let mut from = BufReader::with_capacity(64 << 10, &link.channel);
+fn read_answers(link: &LegLink, channel: &LegChannel) -> String {
+    let mut from = BufReader::with_capacity(64 << 10, channel);
     let mut looked = MonotonicTime::now();
     loop {
         if let Err(e) = read_answer(link, &mut from) {

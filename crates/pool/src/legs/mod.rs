@@ -4,7 +4,7 @@
 //! * `ledger`: the writer's protocol, and `choose`, a recovery's decision, both without input and
 //!   output: `explore` drives them through every order of events;
 //! * `handshake`, `link`, `channel`: a connection to one leg; `tls`, `certificates`: an encrypted
-//!   one;
+//!   one; `disk_leg`: one on this machine's disk;
 //! * `group` (`group_state`, `asking`): all of them as one medium; `keeper` and `heartbeat`, its
 //!   threads; `trip`: how far away one is; `lease`: for how long a look at the legs is good.
 
@@ -13,6 +13,7 @@ mod asking;
 mod certificates;
 mod channel;
 mod choose;
+mod disk_leg;
 #[cfg(test)]
 mod explore;
 mod group;
@@ -34,4 +35,5 @@ mod trip;
 pub(crate) use group::LegGroup;
 pub(crate) use mask::LegMask;
 pub(crate) use pool_file::LegsFile;
+pub(crate) use superblock::LEG_DATA;
 pub use trip::LegTrip;

@@ -8,11 +8,12 @@
 //! copies 2
 //! leg nbd://127.0.0.1:10809/forebay
 //! leg nbds://c:10809/forebay?tls-certificates=/etc/forebay/legs
+//! leg /mnt/ssd/forebay.leg
 //! insecure yes                          only with --insecure
 //! ```
 
 use super::{address::LegAddress, mask::LEGS_MAX};
-use std::{fmt, fs::File, io};
+use std::{fmt, fs::File, io, path::Path};
 use uuid::Uuid;
 
 /// With what it begins.
@@ -60,6 +61,14 @@ impl LegsFile {
         .checked()
     }
 
+    /// The legs that are disks of this machine.
+    pub(crate) fn disks(&self) -> impl Iterator<Item = &Path> {
+        self.legs.iter().filter_map(|leg| match leg {
+            LegAddress::Disk(path) => Some(path.as_path()),
+            LegAddress::Export(_) => None,
+        })
+    }
+
     /// The number of the leg with this address, with its last slash or without, and with what it
     /// says of TLS or without.
     ///
@@ -87,6 +96,12 @@ impl LegsFile {
         };
         if (1..count).any(is_named_before) {
             return Err("one leg is named twice: two copies in one place are one".to_owned());
+        }
+        if self.legs.iter().all(LegAddress::is_disk) {
+            return Err(
+                "no leg is another machine's: a pool on a disk of this one is made with --disk"
+                    .to_owned(),
+            );
         }
         Ok(self)
     }
@@ -199,6 +214,10 @@ mod tests {
             ("identity", "# "),
             ("bytes", "# "),
             (":2/a", ":1/a"),
+            (
+                "leg nbd://127.0.0.1:1/a\nleg nbd://127.0.0.1:2/a",
+                "leg /a\nleg /b",
+            ),
             ("nbd", "ssh"),
         ] {
             let refused = read(&text.replacen(from, to, 1)).unwrap();

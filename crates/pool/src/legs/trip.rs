@@ -31,6 +31,11 @@ impl LegTrip {
     /// It is no address of an export, cannot be reached, or can be no leg.
     pub fn measure(url: &str, insecure: bool) -> io::Result<Self> {
         let address = LegAddress::parse(url).map_err(io::Error::other)?;
+        if address.is_disk() {
+            return Err(io::Error::other(
+                "it is a disk of this machine, where a commit is a sync: forebay doctor --dir, with its directory, says what that takes",
+            ));
+        }
         let link = LegLink::connect(&address, insecure)?;
         let pool_bytes = link.export().bytes.saturating_sub(LEG_DATA);
         if pool_bytes < PAGE {

@@ -17,20 +17,17 @@
 
 use super::{
     Media, PoolPersistence,
-    file_size_limit::size_limit_below,
+    durable_file::{read_all, write_durably},
     locks::{LockedFile, TABLES_LOCK},
     mapping::{MappingKind, PoolAccess, SharedMapping},
     sector,
 };
 use crate::{error::PoolError, format::layout::PAGE};
 use parking_lot::Mutex;
-use rustix::{
-    fs::{MemfdFlags, OFlags, SealFlags},
-    io::ReadWriteFlags,
-};
+use rustix::fs::{MemfdFlags, OFlags, SealFlags};
 use std::{
     fs::File,
-    io::{self, IoSlice, IoSliceMut},
+    io::{self, IoSlice},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
     sync::atomic::{
@@ -121,13 +118,8 @@ impl DiskMedia {
 
     /// Writes what is at `offset` in memory, whole blocks, and returns when the disk has it.
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let end = offset.saturating_add(bytes.len() as u64);
         let written = match crate::failpoint::error("disk-write") {
             Some(errno) => Err(errno.into()),
-            // The kernel would end the process, which may be any program.
-            None if size_limit_below(self.disk(), end).is_some() => {
-                Err(io::Error::from_raw_os_error(libc::EFBIG))
-            }
             None => write_durably(self.disk(), offset, bytes),
         };
         written.inspect_err(|e| self.fail(e))
@@ -182,53 +174,6 @@ pub(super) fn sealed(bytes: u64) -> io::Result<OwnedFd> {
     rustix::fs::ftruncate(&fd, bytes)?;
     rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     Ok(fd)
-}
-
-fn write_durably(disk: BorrowedFd<'_>, mut offset: u64, mut bytes: &[u8]) -> io::Result<()> {
-    if crate::failpoint::hit("disk:write-half") {
-        // Before the disk says so, parts of it may be there in any order.
-        let half = (bytes.len() / 2).next_multiple_of(512).min(bytes.len());
-        let _ = rustix::io::pwritev2(
-            disk,
-            &[IoSlice::new(&bytes[half..])],
-            offset + half as u64,
-            ReadWriteFlags::DSYNC,
-        );
-        crate::failpoint::announce("disk:write-half");
-    }
-    let how = match crate::fault_enabled!("no-flush") {
-        true => ReadWriteFlags::empty(),
-        false => ReadWriteFlags::DSYNC,
-    };
-    while !bytes.is_empty() {
-        let parts = [IoSlice::new(bytes)];
-        match rustix::io::pwritev2(disk, &parts, offset, how) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(done) => {
-                bytes = &bytes[done..];
-                offset += done as u64;
-            }
-            Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-    Ok(())
-}
-
-fn read_all(disk: BorrowedFd<'_>, mut offset: u64, mut bytes: &mut [u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        let read = rustix::io::preadv(disk, &mut [IoSliceMut::new(bytes)], offset);
-        match read {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(done) => {
-                bytes = &mut bytes[done..];
-                offset += done as u64;
-            }
-            Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-    Ok(())
 }
 
 impl Media for DiskMedia {

@@ -10,6 +10,7 @@
 //! All `unsafe` of the crate stands in this module and in [`persist`](crate::persist).
 
 mod disk;
+pub(crate) mod durable_file;
 mod file;
 mod file_size_limit;
 mod forward;

@@ -21,7 +21,7 @@ use crate::{
         layout::{LANE_TABLE, PAGE, PoolGeometry},
         superblock::Superblock,
     },
-    legs::LegsFile,
+    legs::{LEG_DATA, LegsFile},
     media::{
         DiskMedia, FileMedia, LegsMedia, Media, PoolAccess, ProcessMark, open_dax, open_emulated,
         write_zeros,
@@ -34,7 +34,7 @@ use std::{
         fd::AsFd,
         unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt},
     },
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -124,12 +124,36 @@ impl PoolOptions {
             (&*file).write_all(text.as_bytes())?;
             file.sync_all()
         })?;
-        let opened = OpenOptions::new().read(true).write(true).open(path);
-        let file = opened.map_err(|e| PoolError::io(path, "opening the pool", e));
-        file.and_then(|file| LegsMedia::create(path, file, legs, self.force))
+        // Whatever fails leaves no half-made pool behind.
+        let mut made = vec![path.to_owned()];
+        self.make_disk_legs(&legs, &mut made)
+            .and_then(|()| {
+                let opened = OpenOptions::new().read(true).write(true).open(path);
+                opened.map_err(|e| PoolError::io(path, "opening the pool", e))
+            })
+            .and_then(|file| LegsMedia::create(path, file, legs, self.force))
             .and_then(|media| self.create_on(path, Arc::new(media)))
-            // Whatever fails leaves no half-made pool behind.
-            .inspect_err(|_| drop(fs::remove_file(path)))
+            .inspect_err(|_| made.iter().for_each(|path| drop(fs::remove_file(path))))
+    }
+
+    /// Makes the files of legs on this machine's disks, and notes them; a device is looked at only.
+    fn make_disk_legs(&self, legs: &LegsFile, made: &mut Vec<PathBuf>) -> Result<(), PoolError> {
+        let bytes = legs.bytes + LEG_DATA;
+        for path in legs.disks() {
+            let device = fs::metadata(path).ok();
+            let device = device.filter(|it| it.file_type().is_block_device());
+            if let Some(device) = device {
+                on_a_disk(path, BackingStore::of_device(device.rdev()))?;
+                device::open_empty(path, bytes, self.force)?;
+                continue;
+            }
+            allocate(path, bytes)?;
+            made.push(path.to_owned());
+            let file = fs::File::open(path);
+            let file = file.map_err(|e| PoolError::io(path, "opening the leg", e))?;
+            on_a_disk(path, BackingStore::of(file.as_fd()))?;
+        }
+        Ok(())
     }
 
     fn open_empty(&self, path: &Path, is_device: bool) -> Result<DiskMedia, PoolError> {

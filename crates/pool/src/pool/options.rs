@@ -1,5 +1,7 @@
 //! How a pool is made or opened: [`PoolOptions`], whose last call is one of `create` and `open`.
 
+use std::path::Path;
+
 /// How a pool is made or opened.
 ///
 /// The sizes are those of a pool that is made; one that is opened has its own. Making is
@@ -98,11 +100,19 @@ impl PoolOptions {
 
     /// Make the pool in other machines' memory: on these NBD exports (`nbd://HOST:PORT/EXPORT`, or
     /// with TLS `nbds://HOST:PORT/EXPORT?tls-certificates=DIR`), in all of which is what is
-    /// committed. The pool's file says which they are. Default: none.
+    /// committed; beside them, on a disk of this machine (the whole path of a file to be made, or
+    /// of a block device). The pool's file says which they are. Default: none.
     #[must_use]
     pub fn legs(mut self, legs: Vec<String>) -> Self {
         self.legs = legs;
         self
+    }
+
+    /// The legs that are files or disks of this machine.
+    #[doc(hidden)]
+    pub fn disk_legs(&self) -> impl Iterator<Item = &Path> {
+        let disks = self.legs.iter().filter(|leg| leg.starts_with('/'));
+        disks.map(|leg| Path::new(leg.as_str()))
     }
 
     /// With fewer live legs than this, a sync under `forebay run` is a real one, too. Default: all

@@ -1,6 +1,7 @@
 //! Links and groups on servers that do as they should, or do not.
 
 mod authority;
+mod disk;
 mod pool;
 mod server;
 mod tls;
