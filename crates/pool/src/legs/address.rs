@@ -1,6 +1,7 @@
 //! Where a leg is: `nbd://HOST[:PORT][/EXPORT]`, as the NBD project writes addresses; or
-//! `nbds://HOST[:PORT][/EXPORT]?tls-certificates=DIR[&tls-hostname=NAME]`, with TLS; or the path of a
-//! file or a block device of this machine.
+//! `nbds://HOST[:PORT][/EXPORT]?tls-certificates=DIR[&tls-hostname=NAME]` or
+//! `nbds://USER@HOST[:PORT][/EXPORT]?tls-psk-file=FILE`, with TLS; or the path of a file or a block
+//! device of this machine.
 
 use rustls::pki_types::ServerName;
 use std::{
@@ -15,6 +16,8 @@ const PORT: u16 = 10809;
 const EXPORT_MAX: usize = 4096;
 /// What is to be given for TLS.
 const TLS_LOOKS: &str = "nbds://HOST:PORT/EXPORT?tls-certificates=DIR";
+/// And with a pre-shared key.
+const KEY_LOOKS: &str = "nbds://USER@HOST:PORT/EXPORT?tls-psk-file=FILE";
 
 /// See the module's head.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,13 +39,29 @@ pub(crate) struct ExportAddress {
 
 /// What an address says of TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LegTls {
+pub(crate) enum LegTls {
+    Certificates(LegCertificates),
+    Key(LegKey),
+}
+
+/// By whom a server's certificate is to be signed, and who this machine is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LegCertificates {
     /// Where the certificates are: an absolute path.
     pub(crate) directory: String,
     /// The name in the server's certificate, if it is not the host's.
     hostname: Option<String>,
     /// Whichever counts.
     pub(crate) name: ServerName<'static>,
+}
+
+/// A key that the server has as well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LegKey {
+    /// The file with keys: an absolute path.
+    pub(crate) file: String,
+    /// Whose it is.
+    pub(crate) name: String,
 }
 
 impl LegAddress {
@@ -108,8 +127,17 @@ impl ExportAddress {
             None => (rest, None),
         };
         let (place, export) = rest.split_once('/').unwrap_or((rest, ""));
+        let (user, place) = match place.split_once('@') {
+            Some((user, place)) if is_tls && !user.is_empty() => (Some(user), place),
+            _ => (None, place),
+        };
         let is_strange = |c: char| c.is_whitespace() || c.is_control();
-        if export.len() > EXPORT_MAX || text.contains(is_strange) || text.contains(['@', '%', '#'])
+        if export.len() > EXPORT_MAX
+            || text.contains(is_strange)
+            || text.contains(['%', '#'])
+            || export.contains('@')
+            || place.contains('@')
+            || user.is_some_and(|user| user.contains(':'))
         {
             return Err(format!(
                 "{text} is no leg: nbd://HOST:PORT/EXPORT is all that it may have, or {TLS_LOOKS}, without spaces, @, % and #"
@@ -128,7 +156,7 @@ impl ExportAddress {
                 ));
             }
             (true, query) => Some(
-                LegTls::parse(host, query.unwrap_or_default())
+                LegTls::parse(host, user, query.unwrap_or_default())
                     .map_err(|why| format!("{text} is no leg: {why}"))?,
             ),
         };
@@ -195,43 +223,44 @@ impl fmt::Display for ExportAddress {
             tls,
         } = self;
         f.write_str(if tls.is_some() { "nbds://" } else { "nbd://" })?;
+        if let Some(LegTls::Key(LegKey { name, .. })) = tls {
+            write!(f, "{name}@")?;
+        }
         match host.contains(':') {
             true => write!(f, "[{host}]:{port}/{export}")?,
             false => write!(f, "{host}:{port}/{export}")?,
         }
-        let Some(LegTls {
-            directory,
-            hostname,
-            ..
-        }) = tls
-        else {
-            return Ok(());
-        };
-        write!(f, "?tls-certificates={directory}")?;
-        match hostname {
-            Some(name) => write!(f, "&tls-hostname={name}"),
+        match tls {
             None => Ok(()),
+            Some(LegTls::Key(LegKey { file, .. })) => write!(f, "?tls-psk-file={file}"),
+            Some(LegTls::Certificates(LegCertificates {
+                directory,
+                hostname,
+                ..
+            })) => {
+                write!(f, "?tls-certificates={directory}")?;
+                match hostname {
+                    Some(name) => write!(f, "&tls-hostname={name}"),
+                    None => Ok(()),
+                }
+            }
         }
     }
 }
 
 impl LegTls {
-    /// Of what stands behind `?`.
-    fn parse(host: &str, query: &str) -> Result<Self, String> {
-        let (mut directory, mut hostname) = (None, None);
+    /// Of what stands behind `?`, and before `@`.
+    fn parse(host: &str, user: Option<&str>, query: &str) -> Result<Self, String> {
+        let (mut directory, mut hostname, mut key_file) = (None, None, None);
         for parameter in query.split('&').filter(|it| !it.is_empty()) {
             let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             let place = match key {
                 "tls-certificates" => &mut directory,
                 "tls-hostname" => &mut hostname,
-                "tls-psk-file" | "tls-username" => {
-                    return Err(format!(
-                        "{key} is for pre-shared keys, which Forebay does not know: use certificates (tls-certificates=DIR)"
-                    ));
-                }
+                "tls-psk-file" => &mut key_file,
                 _ => {
                     return Err(format!(
-                        "{key:?} is not known: tls-certificates and tls-hostname are"
+                        "{key:?} is not known: tls-certificates, tls-hostname and tls-psk-file are"
                     ));
                 }
             };
@@ -239,27 +268,50 @@ impl LegTls {
                 return Err(format!("{key} has to have one value"));
             }
         }
-        let directory = directory.ok_or_else(|| {
-            format!(
-                "it does not say by whom its certificate is signed. Name a directory with ca-cert.pem in it: {TLS_LOOKS}"
-            )
-        })?;
-        if !Path::new(&directory).is_absolute() {
-            return Err(format!(
-                "tls-certificates={directory} is relative, and the pool is used from other directories: give the whole path"
-            ));
+        for (name, path) in [
+            ("tls-certificates", &directory),
+            ("tls-psk-file", &key_file),
+        ] {
+            if let Some(path) = path.as_ref().filter(|path| !Path::new(path).is_absolute()) {
+                return Err(format!(
+                    "{name}={path} is relative, and the pool is used from other directories: give the whole path"
+                ));
+            }
         }
+        match (directory, key_file, user) {
+            (Some(directory), None, None) => Self::by_certificates(host, directory, hostname),
+            (None, Some(file), Some(name)) if hostname.is_none() => {
+                let name = name.to_owned();
+                Ok(Self::Key(LegKey { file, name }))
+            }
+            (None, Some(_), None) => Err(format!(
+                "it does not say whose key of the file it is: {KEY_LOOKS}"
+            )),
+            (None, None, _) => Err(format!(
+                "it does not say by whom its certificate is signed. Name a directory with ca-cert.pem in it: {TLS_LOOKS}; or a key: {KEY_LOOKS}"
+            )),
+            _ => Err(format!(
+                "it is either certificates ({TLS_LOOKS}) or a key ({KEY_LOOKS})"
+            )),
+        }
+    }
+
+    fn by_certificates(
+        host: &str,
+        directory: String,
+        hostname: Option<String>,
+    ) -> Result<Self, String> {
         let expected = hostname.as_deref().unwrap_or(host);
         let name = ServerName::try_from(expected.to_owned()).map_err(|_| {
             format!(
                 "{expected:?} can be the name in no certificate: give that by tls-hostname=NAME"
             )
         })?;
-        Ok(Self {
+        Ok(Self::Certificates(LegCertificates {
             directory,
             hostname,
             name,
-        })
+        }))
     }
 }
 
@@ -300,6 +352,10 @@ mod tests {
                 "nbds://[::1]?tls-hostname=b.example&tls-certificates=/c/d",
                 "nbds://[::1]:10809/?tls-certificates=/c/d&tls-hostname=b.example",
             ),
+            (
+                "nbds://me@b/x?tls-psk-file=/keys",
+                "nbds://me@b:10809/x?tls-psk-file=/keys",
+            ),
             ("/dev/vdb", "/dev/vdb"),
         ] {
             let read = LegAddress::parse(text).unwrap();
@@ -338,7 +394,12 @@ mod tests {
                 "nbds://b/x?tls-certificates=/a&tls-certificates=/b",
                 "one value",
             ),
-            ("nbds://b/x?tls-psk-file=/keys", "pre-shared"),
+            ("nbds://b/x?tls-psk-file=/keys", "whose key"),
+            ("nbds://me@b/x?tls-psk-file=keys", "the whole path"),
+            ("nbds://me@b/x", "ca-cert.pem"),
+            ("nbds://me@b/x?tls-certificates=/a", "either"),
+            ("nbds://me@b/x?tls-psk-file=/a&tls-hostname=b", "either"),
+            ("nbds://me:secret@b/x?tls-psk-file=/a", "without spaces"),
             ("nbds://b/x?tls-certificates=/a&verify=no", "\"verify\""),
             ("nbds://b/x?tls-certificates=/a%20b", "%"),
             ("nbds://a,b/x?tls-certificates=/a", "tls-hostname"),

@@ -541,14 +541,12 @@ fn begin(
     tls: Option<TlsStart>,
 ) -> io::Result<(ExportInfo, Option<TlsSession>)> {
     greet(stream)?;
-    let Some(mut tls) = tls else {
+    let Some(tls) = tls else {
         return negotiate(stream, name).map(|export| (export, None));
     };
     start_tls(stream)?;
-    tls.shake_hands(stream)?;
-    let mut encrypted = rustls::Stream::new(&mut tls.connection, stream);
-    let export = negotiate(&mut encrypted, name).map_err(|e| tls.explain(e))?;
-    Ok((export, Some(TlsSession::begin(tls))))
+    let (export, session) = tls.begin(stream, |mut encrypted| negotiate(&mut encrypted, name))?;
+    Ok((export, Some(session)))
 }
 
 /// A stream on which all that is said takes no longer than a limit.

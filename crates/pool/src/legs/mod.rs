@@ -3,8 +3,8 @@
 //! * `mask`, `superblock`, `pool_file`, `address`: which legs there are, where, and what each says;
 //! * `ledger`: the writer's protocol, and `choose`, a recovery's decision, both without input and
 //!   output: `explore` drives them through every order of events;
-//! * `handshake`, `link`, `channel`: a connection to one leg; `tls`, `certificates`: an encrypted
-//!   one; `disk_leg`: one on this machine's disk;
+//! * `handshake`, `link`, `channel`: a connection to one leg; `tls`, `certificates`, `psk` (by the
+//!   system's `openssl`): an encrypted one; `disk_leg`: one on this machine's disk;
 //! * `group` (`group_state`, `asking`): all of them as one medium; `keeper` and `heartbeat`, its
 //!   threads; `trip`: how far away one is; `lease`: for how long a look at the legs is good.
 
@@ -25,7 +25,9 @@ mod lease;
 mod ledger;
 mod link;
 mod mask;
+mod openssl;
 mod pool_file;
+mod psk;
 mod superblock;
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,5 @@
 //! [`TlsSession`]: TLS of one connection to a leg, and what is said if there can be none.
-//! docs/legs.md, "TLS".
+//! docs/legs.md, "TLS". By certificates it is rustls's, by a pre-shared key OpenSSL's.
 //!
 //! What is sent and what comes is made from each other under one lock, which is never held while
 //! the socket is waited for: a server that waits until its answers are read gets to read requests.
@@ -7,9 +7,11 @@
 //! request, as the standard has it.
 
 use super::{
-    address::LegTls,
+    address::{LegCertificates, LegKey, LegTls},
     certificates::{AUTHORITY, CERTIFICATE, Certificates},
     handshake::nonsense,
+    openssl::{SslConnection, SslStep},
+    psk::{self, PskStream},
 };
 use parking_lot::Mutex;
 use rustls::{
@@ -20,19 +22,87 @@ use std::io::{self, IoSlice, Read, Write};
 /// How many encrypted bytes are taken from a socket at once.
 const AT_ONCE: usize = 64 << 10;
 
+/// A stream of either kind.
+pub(super) trait ByteStream: Read + Write {}
+impl<S: Read + Write> ByteStream for S {}
+
 /// What begins a session.
-pub(super) struct TlsStart {
-    pub(super) connection: ClientConnection,
-    directory: String,
-    is_known: bool,
+pub(super) enum TlsStart {
+    Certificates(CertificatesStart),
+    Key {
+        connection: SslConnection,
+        /// The file and the name of it.
+        key: LegKey,
+    },
 }
 
 impl TlsStart {
-    /// Reads the certificates; nothing is sent.
+    /// Reads the certificates, or the key; nothing is sent.
     ///
     /// # Errors
     /// They cannot be used.
     pub(super) fn read(tls: &LegTls) -> io::Result<Self> {
+        match tls {
+            LegTls::Certificates(tls) => CertificatesStart::read(tls).map(Self::Certificates),
+            LegTls::Key(key) => Ok(Self::Key {
+                connection: SslConnection::begin(psk::read(key)?).map_err(io::Error::other)?,
+                key: key.clone(),
+            }),
+        }
+    }
+
+    /// Makes the session's keys, knows who the server is then, and has `talk` do so encrypted.
+    ///
+    /// # Errors
+    /// Either side does not believe the other; those of `talk`. Only by then it is known whether
+    /// the server accepts who this machine says it is.
+    pub(super) fn begin<T>(
+        mut self,
+        stream: &mut (impl Read + Write),
+        talk: impl FnOnce(&mut dyn ByteStream) -> io::Result<T>,
+    ) -> io::Result<(T, TlsSession)> {
+        let said = match &mut self {
+            Self::Certificates(start) => start.shake_hands(stream).and_then(|()| {
+                let mut encrypted = rustls::Stream::new(&mut start.connection, stream);
+                talk(&mut encrypted).map_err(|e| start.explain(e))
+            }),
+            Self::Key { connection, key } => {
+                let mut encrypted = PskStream { connection, stream };
+                let shaken = encrypted.shake_hands().map_err(|e| explain_key(key, e));
+                shaken.and_then(|()| talk(&mut encrypted))
+            }
+        }?;
+        let connection = match self {
+            Self::Certificates(start) => TlsConnection::Certificates(Box::new(start.connection)),
+            Self::Key { connection, .. } => TlsConnection::Key(connection),
+        };
+        Ok((said, TlsSession::begin(connection)))
+    }
+}
+
+/// In words, why there is no session by a key.
+fn explain_key(LegKey { file, name }: &LegKey, error: io::Error) -> io::Error {
+    if matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+    ) {
+        return error;
+    }
+    nonsense(&format!(
+        "makes no TLS session by the key of {name} ({error}): most likely it has another key of that name, or none, or asks for certificates. \
+         It has to have the line {name}:… of {file} as well (nbdkit --tls=require --tls-psk FILE), and to speak TLS 1.3"
+    ))
+}
+
+/// A session that is to be by certificates.
+pub(super) struct CertificatesStart {
+    connection: ClientConnection,
+    directory: String,
+    is_known: bool,
+}
+
+impl CertificatesStart {
+    fn read(tls: &LegCertificates) -> io::Result<Self> {
         let Certificates { config, is_known } =
             Certificates::read(&tls.directory).map_err(io::Error::other)?;
         let connection = ClientConnection::new(config, tls.name.clone())
@@ -44,11 +114,7 @@ impl TlsStart {
         })
     }
 
-    /// Makes the session's keys, and knows who the server is then.
-    ///
-    /// # Errors
-    /// Either side does not believe the other.
-    pub(super) fn shake_hands(&mut self, stream: &mut (impl Read + Write)) -> io::Result<()> {
+    fn shake_hands(&mut self, stream: &mut (impl Read + Write)) -> io::Result<()> {
         while self.connection.is_handshaking() {
             self.connection
                 .complete_io(stream)
@@ -57,9 +123,8 @@ impl TlsStart {
         Ok(())
     }
 
-    /// In words, why it failed until the export is negotiated. Only by then it is known whether the
-    /// server accepts who this machine says it is.
-    pub(super) fn explain(&self, error: io::Error) -> io::Error {
+    /// In words, why it failed until the export is negotiated.
+    fn explain(&self, error: io::Error) -> io::Error {
         let inner = error.get_ref().and_then(|it| it.downcast_ref());
         let words = match (inner, error.kind()) {
             (Some(e), _) => self.words(e),
@@ -139,9 +204,15 @@ impl TlsStart {
     }
 }
 
+/// A connection of either kind, which reads and writes memory.
+enum TlsConnection {
+    Certificates(Box<ClientConnection>),
+    Key(SslConnection),
+}
+
 /// See the module's head.
 pub(super) struct TlsSession {
-    connection: Mutex<ClientConnection>,
+    connection: Mutex<TlsConnection>,
     /// What came and is still encrypted. Who reads holds it, and there is one who reads.
     received: Mutex<ReceivedBytes>,
 }
@@ -153,10 +224,84 @@ struct ReceivedBytes {
     to: usize,
 }
 
+impl TlsConnection {
+    /// Encrypts the beginning of the two parts: how much of them.
+    fn encrypt(&mut self, parts: &[IoSlice<'_>], records: &mut Vec<u8>) -> io::Result<usize> {
+        let taken = match self {
+            Self::Certificates(connection) => connection.writer().write_vectored(parts)?,
+            Self::Key(connection) => {
+                let mut taken = 0;
+                for part in parts.iter().filter(|part| !part.is_empty()) {
+                    let now = &part[..part.len().min(AT_ONCE)];
+                    match connection.write(now).map_err(|e| broken(&e))? {
+                        SslStep::Done(bytes) => taken += bytes,
+                        SslStep::NeedsMore | SslStep::Ended => break,
+                    }
+                    // The next part comes behind all of this one.
+                    if now.len() < part.len() {
+                        break;
+                    }
+                }
+                taken
+            }
+        };
+        self.take_records(records)?;
+        Ok(taken)
+    }
+
+    fn take_records(&mut self, records: &mut Vec<u8>) -> io::Result<()> {
+        match self {
+            Self::Certificates(connection) => {
+                while connection.wants_write() {
+                    connection.write_tls(records)?;
+                }
+            }
+            Self::Key(connection) => connection.send_to(records),
+        }
+        Ok(())
+    }
+
+    /// What there is to read: nothing, if a whole record has to come first.
+    fn read(&mut self, to: &mut [u8]) -> io::Result<Option<usize>> {
+        match self {
+            Self::Certificates(connection) => match connection.reader().read(to) {
+                Ok(bytes) => Ok(Some(bytes)),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
+                Err(e) => Err(e),
+            },
+            Self::Key(connection) => match connection.read(to).map_err(|e| broken(&e))? {
+                SslStep::Done(bytes) => Ok(Some(bytes)),
+                SslStep::NeedsMore => Ok(None),
+                SslStep::Ended => Ok(Some(0)),
+            },
+        }
+    }
+
+    /// Takes encrypted bytes that came: how many.
+    fn receive(&mut self, mut bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Certificates(connection) => {
+                let taken = connection.read_tls(&mut bytes)?;
+                let processed = connection.process_new_packets();
+                processed.map_err(|e| broken(&e.to_string()))?;
+                Ok(taken)
+            }
+            Self::Key(connection) => {
+                connection.receive(bytes);
+                Ok(bytes.len())
+            }
+        }
+    }
+}
+
+fn broken(why: &str) -> io::Error {
+    nonsense(&format!("breaks TLS: {why}"))
+}
+
 impl TlsSession {
-    pub(super) fn begin(start: TlsStart) -> Self {
+    fn begin(connection: TlsConnection) -> Self {
         Self {
-            connection: Mutex::new(start.connection),
+            connection: Mutex::new(connection),
             received: Mutex::new(ReceivedBytes {
                 bytes: vec![0; AT_ONCE],
                 from: 0,
@@ -175,11 +320,7 @@ impl TlsSession {
         parts: &[IoSlice<'_>],
         records: &mut Vec<u8>,
     ) -> io::Result<usize> {
-        let mut connection = self.connection.lock();
-        let taken = connection.writer().write_vectored(parts)?;
-        while connection.wants_write() {
-            connection.write_tls(records)?;
-        }
+        let taken = self.connection.lock().encrypt(parts, records)?;
         match taken == 0 && records.is_empty() {
             true => Err(io::ErrorKind::WriteZero.into()),
             false => Ok(taken),
@@ -189,19 +330,20 @@ impl TlsSession {
     /// The record that ends it.
     pub(super) fn end(&self, records: &mut Vec<u8>) -> io::Result<()> {
         let mut connection = self.connection.lock();
-        connection.send_close_notify();
-        while connection.wants_write() {
-            connection.write_tls(records)?;
+        match &mut *connection {
+            TlsConnection::Certificates(connection) => connection.send_close_notify(),
+            TlsConnection::Key(connection) => connection.end(),
         }
-        Ok(())
+        connection.take_records(records)
     }
 
     /// As it does by itself once enough was encrypted with the old ones. What says so is sent with
     /// the next request.
     #[cfg(test)]
     pub(super) fn renew_keys(&self) {
-        let renewed = self.connection.lock().refresh_traffic_keys();
-        assert_eq!(renewed, Ok(()));
+        if let TlsConnection::Certificates(connection) = &mut *self.connection.lock() {
+            assert_eq!(connection.refresh_traffic_keys(), Ok(()));
+        }
     }
 
     /// Reads what `stream` brings, as of a socket: [`WouldBlock`](io::ErrorKind::WouldBlock) after
@@ -228,19 +370,14 @@ impl TlsSession {
     fn decrypt(&self, received: &mut ReceivedBytes, to: &mut [u8]) -> io::Result<Option<usize>> {
         let mut connection = self.connection.lock();
         loop {
-            match connection.reader().read(to) {
-                Ok(bytes) => return Ok(Some(bytes)),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                Err(e) => return Err(e),
+            if let Some(bytes) = connection.read(to)? {
+                return Ok(Some(bytes));
             }
-            let mut rest = &received.bytes[received.from..received.to];
+            let rest = &received.bytes[received.from..received.to];
             if rest.is_empty() {
                 return Ok(None);
             }
-            received.from += connection.read_tls(&mut rest)?;
-            connection
-                .process_new_packets()
-                .map_err(|e| nonsense(&format!("breaks TLS: {e}")))?;
+            received.from += connection.receive(rest)?;
         }
     }
 }

@@ -3,6 +3,7 @@
 mod authority;
 mod disk;
 mod pool;
+mod psk;
 mod server;
 mod tls;
 

@@ -27,14 +27,14 @@ use std::{
 use uuid::Uuid;
 
 /// A leg's server as users have it. It ends with the test.
-struct NbdkitServer {
-    port: u16,
+pub(super) struct NbdkitServer {
+    pub(super) port: u16,
     options: Vec<String>,
     child: Option<Child>,
 }
 
 impl NbdkitServer {
-    fn start(options: &[&str]) -> Self {
+    pub(super) fn start(options: &[&str]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         drop(listener);
@@ -48,14 +48,14 @@ impl NbdkitServer {
     }
 
     /// As the document has it.
-    fn proper(authority: &TestAuthority) -> Self {
+    pub(super) fn proper(authority: &TestAuthority) -> Self {
         let certificates = authority.path("leg-b").display().to_string();
         let options = ["--tls=require", "--tls-verify-peer", "--tls-certificates"];
         Self::start(&[&options[..], &[&certificates]].concat())
     }
 
     /// Starts it, with empty memory.
-    fn go_on(&mut self) {
+    pub(super) fn go_on(&mut self) {
         let mut nbdkit = Command::new("nbdkit");
         // With more threads it aborts now and then when a client is gone: docs/legs.md.
         nbdkit.args(["--foreground", "--exit-with-parent", "--threads", "1"]);
@@ -82,7 +82,7 @@ impl Drop for NbdkitServer {
     }
 }
 
-fn connect(url: &str) -> io::Result<Arc<LegLink>> {
+pub(super) fn connect(url: &str) -> io::Result<Arc<LegLink>> {
     LegLink::connect(&LegAddress::parse(url).unwrap(), false)
 }
 
