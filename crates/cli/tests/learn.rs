@@ -62,7 +62,7 @@ fn every_sync_is_counted_and_its_file_judged() {
     let sandbox = Sandbox::on_disk();
     let mut command = learn(&sandbox);
     let ended = command
-        .args(["--", "python3", "-c", WRITER])
+        .args(["--beside", ".", "--", "python3", "-c", WRITER])
         .status()
         .unwrap();
     assert_eq!(ended.code(), Some(7), "the program's status");
@@ -81,6 +81,14 @@ fn every_sync_is_counted_and_its_file_judged() {
     assert_eq!(report["syncs"], 60 + 30 + 20 + 1 + 1 + 1, "{report:#}");
     assert_eq!(report["whole_file_system_syncs"], 1, "{report:#}");
     assert_eq!(report["gaining_syncs"], 90, "{report:#}");
+    let pools = report["pools"].as_array().unwrap();
+    assert_eq!(pools[0]["place"], "in memory");
+    for pool in pools {
+        let (each, all) = (pool["commit_us"].as_f64(), pool["seconds"].as_f64());
+        assert!(each.unwrap() > 0.0, "{report:#}");
+        assert!((each.unwrap() * 90e-6 - all.unwrap()).abs() < 1e-9);
+    }
+    assert_eq!(pools.len(), 2, "{report:#}");
 }
 
 #[test]

@@ -315,6 +315,11 @@ fn measured(
     })
 }
 
+/// A commit of a page to a pool on a disk in this directory: the median, µs.
+pub fn commit_us(directory: &Path) -> io::Result<f64> {
+    measure(directory, PageDurability::InPlace).map(|mut times| percentile(&mut times, 0.5))
+}
+
 fn free(directory: &Path) -> u64 {
     rustix::fs::statvfs(directory).map_or(0, |found| found.f_bavail * found.f_frsize)
 }

@@ -7,6 +7,8 @@ mod legs;
 mod persistent_memory;
 mod report;
 
+pub use candidates::commit_us;
+
 use crate::{disk_mounts, failure::Failure, output};
 use clap::Args;
 use forebay_pool::{disks::BackingStore, persist::Persist};

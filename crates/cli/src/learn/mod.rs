@@ -3,6 +3,7 @@
 
 mod advice;
 mod name_pattern;
+mod price;
 mod report;
 
 use crate::{failure::Failure, output::Output, run, standard_error};
@@ -30,8 +31,10 @@ use std::{
         forebay learn -- redis-server --appendonly yes --appendfsync always\n  \
         forebay learn --write app.toml -- python3 app.py\n  \
         forebay run --pool /mnt/pmem/forebay.pool --config app.toml -- python3 app.py\n  \
+        forebay learn --beside /mnt/nvme -- redis-server --appendonly yes --appendfsync always\n  \
         forebay learn --pid 4711 --seconds 30\n\n\
-        What may be a log is written from one end to the other, and synced eight times. What comes of a pool on this machine, forebay doctor measures.\n\n\
+        What may be a log is written from one end to the other, and synced eight times. What a copy to a pool in memory takes on this machine is \
+        measured at the end, and with --beside a commit to one on a disk; forebay doctor knows more of both.\n\n\
         Exit status: the program's, as of forebay run; 1 if it could not be looked at; 2 if the command line is wrong."
 )]
 pub struct Learn {
@@ -47,6 +50,10 @@ pub struct Learn {
     /// Put the report into this file instead
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// A directory in which a pool could lie: say what its commits would take. A megabyte is written
+    /// there, and removed; may be given several times
+    #[arg(long, value_name = "DIR")]
+    beside: Vec<PathBuf>,
     /// Report as JSON
     #[arg(long)]
     json: bool,
@@ -66,7 +73,8 @@ impl Learn {
         // Before the program runs: afterwards it would have run for nothing.
         let files = self.new_files()?;
         let trace = self.look(&name).inspect_err(|_| files.remove())?;
-        let report = LearnReport::of(&name, &trace, &policy);
+        let mut report = LearnReport::of(&name, &trace, &policy);
+        report.measure_pools(&self.beside);
         let said = self.say(&report, files.report);
         let written = match files.profile {
             Some((path, file)) => write_profile(&report, &path, file),

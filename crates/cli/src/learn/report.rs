@@ -3,6 +3,7 @@
 use super::{
     advice::{LearnedUse, manner},
     name_pattern::pattern_of,
+    price::{self, PoolPrice},
 };
 use crate::output::printable;
 use forebay_files::policy::{AbsorbPolicy, matches};
@@ -12,7 +13,7 @@ use forebay_trace::{
     files::{CallTimes, TracedFile},
 };
 use serde::Serialize;
-use std::{collections::BTreeMap, os::unix::ffi::OsStrExt};
+use std::{collections::BTreeMap, os::unix::ffi::OsStrExt, path::PathBuf};
 
 /// What was learned.
 #[derive(Serialize)]
@@ -28,6 +29,8 @@ pub struct LearnReport {
     /// Of these, what copies to a pool could take the place of.
     gaining_syncs: u64,
     gaining_seconds: f64,
+    /// What these would take with pools on this machine.
+    pools: Vec<PoolPrice>,
     files: Vec<LearnedFiles>,
     whole_file_system_syncs: u64,
     mapped_syncs: u64,
@@ -94,12 +97,24 @@ impl LearnReport {
             gaining_seconds: gaining()
                 .map(|files| files.seconds)
                 .fold(0.0, |sum, more| sum + more),
+            pools: Vec::new(),
             whole_file_system_syncs: trace.whole_syncs.count(),
             mapped_syncs: trace.mapped_syncs.count(),
             unseen_rings: trace.rings,
             unnoted_calls: trace.unnoted_calls,
             unseen_tasks: trace.unseen_tasks,
             files,
+        }
+    }
+
+    /// Measures what pools on this machine would take for the syncs that they could replace: in
+    /// memory, and in the directories of `beside`.
+    pub fn measure_pools(&mut self, beside: &[PathBuf]) {
+        let gaining = self.files.iter();
+        let gaining = gaining.filter(|files| files.under_forebay_run.gains());
+        let bytes: u64 = gaining.map(|files| files.bytes).sum();
+        if let Some(each) = bytes.checked_div(self.gaining_syncs) {
+            self.pools = price::measure(self.gaining_syncs, each, beside);
         }
     }
 
@@ -156,6 +171,8 @@ impl LearnReport {
                 self.share(self.gaining_seconds),
             )),
         }
+        let prices = self.pools.iter();
+        remarks.extend(prices.map(|price| price.sentence(self.gaining_seconds)));
         let of_use = |wanted| {
             self.files
                 .iter()
