@@ -414,6 +414,43 @@ fn acknowledging_after_the_first_leg_loses_writes() {
     assert!(!matches!(lost, Some(Ok(0))), "nothing was lost");
 }
 
+/// Promise (programs): With a leg on a disk, what was acknowledged survives the loss of all
+/// machines' memory at once.
+#[test]
+fn redis_outlives_all_memory_by_a_leg_on_a_disk() {
+    if !have("nbdkit") {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let mut leg = LegServer::start();
+    // On another disk than the data, and so than the pool's file.
+    let disk = sandbox.file("leg").to_str().unwrap().to_owned();
+    let urls = [leg.url(), disk];
+    let Some(mut machine) = Machine::new(&sandbox, &urls) else {
+        return;
+    };
+    let pool = machine.pool();
+    for round in 0..3 {
+        let (server, lost) = machine.start().unwrap();
+        assert_eq!(lost, [0; 0], "round {round}");
+        machine.lose_after(server, |all| {
+            until("two complete legs", || are_complete(&pool));
+            assert!(goes_on(all));
+        });
+        leg.lose();
+        leg.go_on();
+        let pool = pool.to_str().unwrap();
+        forebay(&["recover", "--pool", pool]).fails(1, &[&urls[0], "--lost-leg"]);
+        let mut recover = Command::new(FOREBAY);
+        recover.args(["recover", "--pool", pool, "--lost-leg", &urls[0]]);
+        recover.envs(machine.launch.environment.iter().cloned());
+        Ran::of(recover.output().unwrap()).ok();
+    }
+    let (server, lost) = machine.start().unwrap();
+    assert_eq!(lost, [0; 0]);
+    server.stop().unwrap();
+}
+
 /// Promise (programs): Once no leg can be reached a program goes on plainly, and what it removes
 /// from then on no recovery asks for.
 #[test]

@@ -19,7 +19,8 @@ use std::path::PathBuf;
                   With --leg, it lies in the memory of other machines, each an export of an NBD server (nbdkit --threads 1 memory 1G): PATH is a small file \
                   that says which. A sync is then a round trip there, and survives the loss of this machine. Keep the file with the data: a recovery \
                   on another machine is given it. With nbds:// the way there is encrypted: DIR has ca-cert.pem, and for a server that asks who this is \
-                  client-cert.pem and client-key.pem, which the pool's owner can read.\n\n\
+                  client-cert.pem and client-key.pem, which the pool's owner can read. With a key that both sides have it is \
+                  nbds://USER@HOST:PORT/EXPORT?tls-psk-file=FILE.\n\n\
                   With --emulated, an ordinary file will do. Such a pool survives a crash of the process, and is \
                   lost when the machine goes down: good for trying things out, and nothing else.",
     after_long_help = "Examples:\n  \
@@ -30,6 +31,7 @@ use std::path::PathBuf;
         forebay pool create /dev/dax0.0 --size 1GiB --segment-size 16MiB\n  \
         forebay pool create /data/redis.pool --leg nbd://127.0.0.1:10809/forebay --leg nbd://127.0.0.1:10810/forebay --size 256MiB\n  \
         forebay pool create /data/redis.pool --leg 'nbds://b/forebay?tls-certificates=/etc/forebay/client' --size 256MiB\n  \
+        forebay pool create /data/redis.pool --leg 'nbds://redis@b/forebay?tls-psk-file=/etc/forebay/keys.psk' --leg /mnt/ssd/redis.leg\n  \
         forebay pool create /dev/shm/try.pool --emulated"
 )]
 pub struct Create {
