@@ -13,6 +13,7 @@ use crate::{
     scratch::{ScratchDir, sync_file_system},
 };
 use forebay_measure::server::command_line;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Deserialize;
 use serde_json::json;
 use std::{
@@ -75,6 +76,9 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, MeasureError>
     config
         .setup
         .check(&[&config.tenants, &[config.value_bytes, config.seconds]])?;
+    if config.uses.iter().any(|kind| kind == USES[1]) {
+        allow_descriptors(config.tenants.iter().max().copied().unwrap_or_default())?;
+    }
     let python = find_program("python3").ok_or_else(|| {
         MeasureError::Config("python3 is not installed: apt-get install python3".to_owned())
     })?;
@@ -105,6 +109,23 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, MeasureError>
         }
     }
     Ok(contest.end())
+}
+
+/// So many open databases have three files each, and each file some descriptors in the supervisor.
+fn allow_descriptors(tenants: u64) -> Result<(), MeasureError> {
+    let wanted = 10 * tenants + 1000;
+    let limit = getrlimit(Resource::Nofile);
+    let is_enough = limit.maximum.is_none_or(|most| most >= wanted);
+    let limit = Rlimit {
+        current: Some(wanted),
+        maximum: limit.maximum.map(|most| most.max(wanted)),
+    };
+    match setrlimit(Resource::Nofile, limit) {
+        Err(_) if !is_enough => Err(MeasureError::Config(format!(
+            "{tenants} databases that are kept open take {wanted} descriptors: allow them (ulimit -Hn), or name fewer (--tenants)"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 impl Load<'_> {
