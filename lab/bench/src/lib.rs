@@ -14,11 +14,11 @@
 //!
 //! The modules: [`clock`], [`histogram`], [`rounds`] (figures); [`data`] (keys and values);
 //! [`scratch`] (directories and pools that go away again); [`processes`] (the same for processes);
-//! [`relay`] (a longer way to a server);
-//! [`device`]; `place` (what files are on); `perf`; [`pool_bench`], [`commit`], [`wisckey`],
-//! [`emulated`], [`fam`], [`synced_write`] (benchmarks); [`peers`]; [`report`]; [`paper`] (the
-//! papers' tables and figures, made of the benchmarks). Those of databases are
-//! [`forebay_databases`], to which [`forebay_sysbench`] and `mix` add what the papers ask.
+//! [`relay`] (a longer way to a server); [`device`]; `place` (what files are on); `perf`;
+//! [`pool_bench`], [`commit`], [`wisckey`], [`emulated`], [`fam`], [`synced_write`] (benchmarks);
+//! [`peers`]; [`report`]; [`paper`] (the papers' tables and figures, made of the benchmarks). Those
+//! of databases are [`forebay_databases`], to which [`forebay_sysbench`] and `mix` add what the
+//! papers ask.
 
 pub mod clock;
 pub mod commit;

@@ -45,8 +45,8 @@ pub enum PoolOn {
     Disk,
     /// A file on ext4 on a second disk.
     DiskFile,
-    /// Two further disks that the guest's kernel mirrors (md), whole. One of them is another one, and
-    /// empty, after every second cut.
+    /// Two further disks that the guest's kernel mirrors (md), whole. One of them is another one,
+    /// and empty, after every second cut.
     Mirror,
     /// Two exports of NBD servers outside of an emulated machine.
     Legs,

@@ -50,8 +50,8 @@ pub struct Learn {
     /// Put the report into this file instead
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// A directory in which a pool could lie: say what its commits would take. A megabyte is written
-    /// there, and removed; may be given several times
+    /// A directory in which a pool could lie: say what its commits would take. A megabyte is
+    /// written there, and removed; may be given several times
     #[arg(long, value_name = "DIR")]
     beside: Vec<PathBuf>,
     /// Report as JSON
