@@ -106,7 +106,7 @@ format)
     ;;
 *)
     attach
-    [ "$pool" = memory ] || forebay pool status "$POOL" | grep "survives a power cut" || echo "LAB failed: the pool does not survive a power cut"
+    [ "$pool" = memory ] || forebay pool status "$POOL" | grep -E "survives (a power cut|the loss of this machine)" || echo "LAB failed: the pool does not survive a power cut"
     export LAB_PATIENCE_S="$patience"
     [ -z "$failpoint" ] || export FOREBAY_FAILPOINT="$failpoint"
     [ -z "$broken" ] || export FOREBAY_BROKEN="$broken"

@@ -262,6 +262,7 @@ impl Lab {
         // Memory survives only as far as the lab has it so.
         let words = match pool {
             PoolOn::Memory => "survives a process crash",
+            PoolOn::Legs => "survives the loss of this machine",
             _ => "survives a power cut",
         };
         let survives = machine.wait(PATIENCE, |console| {
