@@ -25,7 +25,8 @@ mirror() {
     left=''
     for disk in vdb vdc; do
         if [ "$disk" = "$gone" ]; then
-            dd if=/dev/zero of=/dev/$disk bs=1M conv=fsync 2> /run/dd || echo "LAB failed: $(cat /run/dd)"
+            read -r sectors < /sys/class/block/$disk/size
+            dd if=/dev/zero of=/dev/$disk bs=1M count=$((sectors / 2048)) conv=fsync 2> /run/dd || echo "LAB failed: $(cat /run/dd)"
         else
             left="$left /dev/$disk"
         fi
