@@ -9,26 +9,33 @@
 //! Between two steps the caller is told how far it is, and may end it: what was done stays, and the
 //! rest is as it was.
 
-use super::{Store, StoreCore};
+use super::{Store, StoreCore, indexer::MERGED};
 use crate::{
     error::StoreError,
+    index::MergeState,
     log::LogTail,
     memtable::ReadView,
     stats::{CompactionProgress, CompactionReport, CompactionStage, GcReport},
 };
 use std::ops::ControlFlow;
 
+/// How often the merge is begun, if it is given up beside: as the disk becomes full for a moment.
+const TRIES: u32 = 3;
+
 impl Store {
     /// Gives back what is dead, all of it: merges the whole index, and collects every value-log
     /// file that is worth it, and large values. Reads and writes go on. A store does so by itself
     /// when there is enough to gain; this is for one that is to be small, or fast to scan, now.
     ///
-    /// `progress` is told after each step how far it is, and ends it by `Break`: what was done
-    /// stays. The merge writes the index anew beside what there is, and needs as much room.
+    /// `progress` is told at the beginning and after each step how far it is, and ends it by
+    /// `Break`: what was done stays. The merge writes the index anew beside what there is, and
+    /// needs as much room; without that it is refused. A merge that is given up beside, as the disk
+    /// becomes full, is begun again a few times.
     ///
     /// # Errors
     /// [`StoreError::Compacting`] while another thread does it; what keeps the index from being
-    /// merged or files from being collected, as a full disk. What was not done is as it was.
+    /// merged or files from being collected, as a full disk. What was not done is as it was. On a
+    /// full disk [`gc`](Self::gc) makes room with less.
     ///
     /// ```
     /// use forebay_store::ScanRange;
@@ -79,28 +86,60 @@ impl StoreCore {
     ) -> Result<ControlFlow<()>, StoreError> {
         self.tail.flush()?;
         self.ingest_everything()?;
-        let total_bytes = self.index.begin_merge_of_all()?;
+        for _ in 0..TRIES {
+            if let Some(ended) = self.merge_index(progress)? {
+                return Ok(ended);
+            }
+        }
+        Err(self.index.given_up().into())
+    }
+
+    /// Step 2; nothing if the merge was given up by another thread.
+    fn merge_index(
+        &self,
+        progress: &mut impl FnMut(&CompactionProgress) -> ControlFlow<()>,
+    ) -> Result<Option<ControlFlow<()>>, StoreError> {
+        let free = self.log.free_bytes();
+        // As the thread that compacts leaves it.
+        let room = match self.log.reserve().is_short() {
+            true => free / MERGED,
+            false => free,
+        };
+        let merge = self.index.begin_merge_of_all(room);
+        self.take_tables();
+        let merge = merge?;
+        let mut state = MergeState::UnderWay(0);
         loop {
-            self.check_open()?;
-            let merged = self.index.step_of_all();
-            self.change_view(|view| {
-                let (active, frozen) = (view.active.clone(), view.frozen.clone());
-                ReadView::new(active, frozen, self.index.snapshot())
-            });
-            let done_bytes = merged?;
+            let done_bytes = match state {
+                MergeState::UnderWay(bytes) => bytes.min(merge.bytes),
+                MergeState::Installed => merge.bytes,
+                MergeState::GivenUp => return Ok(None),
+            };
             let so_far = CompactionProgress {
                 stage: CompactionStage::Index,
-                done_bytes: done_bytes.unwrap_or(total_bytes).min(total_bytes),
-                total_bytes,
+                done_bytes,
+                total_bytes: merge.bytes,
             };
             if progress(&so_far).is_break() {
                 self.index.give_up_merges();
-                return Ok(ControlFlow::Break(()));
+                return Ok(Some(ControlFlow::Break(())));
             }
-            if done_bytes.is_none() {
-                return Ok(ControlFlow::Continue(()));
+            if state == MergeState::Installed {
+                return Ok(Some(ControlFlow::Continue(())));
             }
+            self.check_open()?;
+            let stepped = self.index.step_of_all(&merge);
+            self.take_tables();
+            state = stepped?;
         }
+    }
+
+    /// Has reads look at the index's present tables.
+    fn take_tables(&self) {
+        self.change_view(|view| {
+            let (active, frozen) = (view.active.clone(), view.frozen.clone());
+            ReadView::new(active, frozen, self.index.snapshot())
+        });
     }
 
     /// Step 3.
@@ -136,5 +175,65 @@ impl StoreCore {
             self.collect_segments_of(resident, report)?;
         }
         Ok(ControlFlow::Continue(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{CompactionStage, Durability, Store, StoreError, StoreOptions};
+    use std::ops::ControlFlow;
+
+    /// A store whose index has two runs that only the caller merges.
+    fn two_runs(dir: &tempfile::TempDir) -> Store {
+        let options = StoreOptions::new().durability(Durability::NoSync);
+        let store = options.open(dir.path().join("store"), None).unwrap();
+        for _ in 0..2 {
+            (0..100u8).for_each(|i| store.put(&[i], "value").unwrap());
+            store.shared.ingest_everything().unwrap();
+        }
+        assert_eq!(store.stats().index.runs, 2);
+        store
+    }
+
+    /// Compacts it, while another gives up so many of the merges; how often one was begun, too.
+    fn compacted(store: &Store, mut given_up: u32) -> (u32, Result<(), StoreError>) {
+        let mut begun = 0;
+        let done = store.compact(|so_far| {
+            if so_far.stage == CompactionStage::Index && so_far.done_bytes == 0 {
+                begun += 1;
+                if given_up > 0 {
+                    given_up -= 1;
+                    store.shared.index.give_up_merges();
+                }
+            }
+            ControlFlow::Continue(())
+        });
+        (begun, done.map(|report| assert!(!report.interrupted)))
+    }
+
+    /// Promise (store): A compaction that says it is done has merged the index: a merge that is
+    /// given up beside it is begun again, and one that always is makes it fail.
+    #[test]
+    fn a_merge_that_is_given_up_is_begun_again_or_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = two_runs(&dir);
+        let (begun, done) = compacted(&store, u32::MAX);
+        let error = done.unwrap_err();
+        assert!(error.to_string().contains("given up"), "{error}");
+        assert_eq!((begun, store.stats().index.runs), (super::TRIES, 2));
+        let (begun, done) = compacted(&store, 1);
+        done.unwrap();
+        assert_eq!((begun, store.stats().index.runs), (2, 1));
+        // Nothing is left to do.
+        let (_, done) = compacted(&store, u32::MAX);
+        done.unwrap();
+    }
+
+    #[test]
+    fn a_compaction_ended_at_once_says_so_and_merges_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = two_runs(&dir);
+        let report = store.compact(|_| ControlFlow::Break(())).unwrap();
+        assert!(report.interrupted && store.stats().index.runs == 2);
     }
 }

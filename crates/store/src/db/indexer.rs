@@ -48,7 +48,7 @@ const RUNS_MAX: u64 = 48;
 /// Deleted keys that scans pass over, in memory or hidden by it, before an ingestion is asked for.
 const PASSED_MAX: u64 = 100_000;
 /// On a full disk no more is merged at a time than one part in so many of what is free.
-const MERGED: u64 = 2;
+pub(super) const MERGED: u64 = 2;
 /// With more runs, a merge without room makes the store short. Fewer than [`RUNS_MAX`], at which
 /// an ingestion waits for it.
 const RUNS_SHORT: u64 = 32;

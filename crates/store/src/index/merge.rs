@@ -19,7 +19,11 @@ use super::{
 };
 use crate::{keyspace::KeyspaceCatalogue, range_tombstones::RangeTombstones};
 use lsm_tree::{InternalValue, table::Scanner};
-use std::{cmp::Ordering, collections::VecDeque, sync::Arc};
+use std::{
+    cmp::Ordering,
+    collections::VecDeque,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 const DOING: &str = "merging runs";
 
@@ -53,6 +57,8 @@ pub(super) struct Merge {
     in_parts: bool,
     /// What is deleted, as of the merge's beginning.
     deleted: Arc<RangeTombstones>,
+    /// Of a merge that was asked for: becomes true once its output is in the place of its inputs.
+    pub(super) asked_for: Option<Arc<AtomicBool>>,
 }
 
 /// The entries of one run in order.
@@ -154,7 +160,17 @@ impl Merge {
             maker,
             in_parts,
             deleted,
+            asked_for: None,
         }
+    }
+
+    /// Bytes of the tables that are to be written anew, at most.
+    pub(super) fn rest_bytes(&self) -> u64 {
+        let merged = self.parts.iter().filter_map(|part| match part {
+            MergePart::Adopt(_) => None,
+            MergePart::Merge(of_runs) => Some(of_runs.iter().flatten()),
+        });
+        merged.flatten().map(|table| table.facts().bytes).sum()
     }
 
     /// Whether a run is among those that this merge will replace.

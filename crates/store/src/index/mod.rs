@@ -37,6 +37,7 @@ pub use crate::{
     index_error::{IndexCause, IndexError},
     limits::STORED_KEY_BYTES_MAX as KEY_BYTES_MAX,
 };
+pub(crate) use lsm::MergeState;
 pub use lsm::{Index, IndexOptions};
 pub use view::IndexView;
 

@@ -40,7 +40,8 @@ impl Index {
     }
 
     /// Puts a finished merge's output in the place of its inputs.
-    fn install(&self, merge: Merge) -> Result<(), IndexError> {
+    fn install(&self, mut merge: Merge) -> Result<(), IndexError> {
+        let asked_for = merge.asked_for.take();
         let (inputs, new) = merge.finish();
         let output = TableRun::new(self.maker.dir.path(), new.tables.clone())?;
         self.commit(new, |view| {
@@ -66,7 +67,11 @@ impl Index {
                 deleted: Arc::clone(&view.deleted),
                 passed: Arc::clone(&view.passed),
             })
-        })
+        })?;
+        if let Some(asked_for) = asked_for {
+            asked_for.store(true, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// The merge of no more than `room` bytes that the present runs call for, if any, given the
@@ -94,20 +99,25 @@ impl Index {
     }
 
     /// The view without tables of which deleted ranges hide every key: their space is given back
-    /// without their being read. A merge of one of them is given up.
+    /// without their being read. A merge of one of them is given up, but for one that was asked
+    /// for: that may be of all, and would be begun anew with each range that is deleted beside it.
     pub(super) fn without_hidden_tables(
         &self,
         view: Arc<IndexView>,
         merges: &mut Vec<Merge>,
     ) -> Result<Arc<IndexView>, IndexError> {
-        if view.deleted.is_empty() || !view.tables().any(|table| table.is_hidden(&view.deleted)) {
-            return Ok(view);
-        }
         let has_hidden = |run: &Arc<TableRun>| {
             let mut tables = run.tables().iter();
             tables.any(|table| table.is_hidden(&view.deleted))
         };
-        merges.retain(|merge| !merge.inputs.iter().any(has_hidden));
+        let is_kept =
+            |merge: &Merge, run: &Arc<TableRun>| merge.asked_for.is_some() && merge.takes(run);
+        let can_go =
+            |run: &Arc<TableRun>| has_hidden(run) && !merges.iter().any(|it| is_kept(it, run));
+        if view.deleted.is_empty() || !view.runs.iter().any(can_go) {
+            return Ok(view);
+        }
+        merges.retain(|merge| merge.asked_for.is_some() || !merge.inputs.iter().any(has_hidden));
         let dir = self.maker.dir.path();
         self.commit(NewTables::default(), |view| {
             let mut runs = Vec::with_capacity(view.runs.len());
@@ -153,7 +163,10 @@ impl Index {
 
 #[cfg(test)]
 mod tests {
-    use crate::index::{Index, IndexOptions, RecordAddress, ValueForm};
+    use crate::{
+        index::{Index, IndexOptions, MergeState, RecordAddress, ValueForm},
+        range_tombstones::RangeTombstone,
+    };
 
     /// Promise: as `garbage_on_a_full_disk_is_collected_when_asked_for`.
     #[test]
@@ -179,5 +192,59 @@ mod tests {
         while index.compact_within(room).unwrap() {}
         assert!(runs() < 4, "{}", runs());
         assert!(!index.lacks(u64::MAX));
+    }
+
+    fn ingest(index: &Index, keys: std::ops::Range<u32>, lsn: u64) {
+        let address = RecordAddress {
+            lsn,
+            len: 64,
+            form: ValueForm::Record,
+        };
+        let keys: Vec<_> = keys.map(u32::to_be_bytes).collect();
+        let mut entries = keys.iter().map(|key| (&key[..], address));
+        index.ingest(&mut entries, lsn + 1).unwrap();
+    }
+
+    #[test]
+    fn a_merge_of_all_without_room_is_refused_and_nothing_given_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let index = Index::open(dir.path(), IndexOptions::default()).unwrap();
+        (0..3).for_each(|lsn| ingest(&index, 0..10_000, lsn));
+        let bytes = index.stats().disk_bytes;
+        let of_all = index.begin_merge_of_all(bytes).unwrap();
+        let refused = index.begin_merge_of_all(bytes - 1).err().unwrap();
+        assert!(crate::StoreError::from(refused).is_full_disk());
+        assert_eq!(index.stats().runs, 3);
+        assert_eq!(index.step_of_all(&of_all).unwrap(), MergeState::Installed);
+        assert_eq!(index.stats().runs, 1);
+    }
+
+    /// Promise: as `a_merge_that_is_given_up_is_begun_again_or_an_error`.
+    #[test]
+    fn a_range_that_hides_a_table_does_not_end_a_merge_of_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let index = Index::open(dir.path(), IndexOptions::default()).unwrap();
+        ingest(&index, 0..1000, 0);
+        ingest(&index, 5000..6000, 1);
+        ingest(&index, 0..10, 2);
+        let of_all = index.begin_merge_of_all(u64::MAX).unwrap();
+        let range = |from: u32, to: u32, lsn| {
+            let (from, to) = (from.to_be_bytes(), to.to_be_bytes());
+            vec![RangeTombstone::new(&from, Some(&to), lsn)]
+        };
+        let none = &mut std::iter::empty();
+        index.ingest_with(none, range(4000, 7000, 5), 6).unwrap();
+        // Of the thread that compacts beside.
+        index.compact().unwrap();
+        assert_eq!(index.step_of_all(&of_all).unwrap(), MergeState::Installed);
+        assert_eq!(index.stats().runs, 1);
+        index.merge_all().unwrap();
+        let stats = index.stats();
+        assert_eq!((stats.entries, stats.deleted_ranges), (1000, 0));
+        // And where none is asked for, the table goes unread.
+        ingest(&index, 8000..9000, 7);
+        index.ingest_with(none, range(8000, 9000, 8), 9).unwrap();
+        index.compact().unwrap();
+        assert_eq!(index.stats().entries, 1000);
     }
 }

@@ -46,14 +46,20 @@ use crate::{keyspace::KeyspaceCatalogue, range_tombstones::RangeTombstone};
 use parking_lot::{Mutex, RwLock};
 use std::{
     collections::HashSet,
+    io,
     path::Path,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 mod clearing;
 mod copying;
 mod merging;
 mod opening;
+
+const MERGING_ALL: &str = "merging all runs";
 
 /// How to open an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +86,24 @@ impl Default for IndexOptions {
             table_bytes: 32 << 20,
         }
     }
+}
+
+/// A merge of all runs that was asked for.
+pub(crate) struct MergeOfAll {
+    installed: Arc<AtomicBool>,
+    /// Bytes of its inputs.
+    pub(crate) bytes: u64,
+}
+
+/// How far a merge of all runs is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MergeState {
+    /// So many bytes are written, or taken over.
+    UnderWay(u64),
+    /// Its output is in the place of its inputs.
+    Installed,
+    /// It was given up, by an error of another thread or for want of room: the inputs are there.
+    GivenUp,
 }
 
 /// Keys and addresses in sorted tables on disk, in lsm-tree's format.
@@ -299,40 +323,81 @@ impl Index {
     /// # Errors
     /// As for [`compact`](Self::compact).
     pub fn merge_all(&self) -> Result<(), IndexError> {
-        // What is half merged would be read twice; it goes into the one large merge.
-        self.begin_merge_of_all()?;
-        while self.step_of_all()?.is_some() {}
-        Ok(())
+        let merge = self.begin_merge_of_all(u64::MAX)?;
+        loop {
+            match self.step_of_all(&merge)? {
+                MergeState::UnderWay(_) => {}
+                MergeState::Installed => return Ok(()),
+                MergeState::GivenUp => return Err(self.given_up()),
+            }
+        }
+    }
+
+    /// The error of a merge that was given up.
+    pub(crate) fn given_up(&self) -> IndexError {
+        let what = "the merge of all its runs was given up; what it has is as it was. Try again";
+        let what = IndexCause::Invalid(what.to_owned());
+        failed(self.maker.dir.path(), MERGING_ALL, what)
     }
 
     /// Begins a merge of all runs in the place of those under way, if there is anything to leave
-    /// out; the bytes of its inputs.
+    /// out.
     ///
     /// # Errors
+    /// If it may write more than `room` bytes, a full disk's: nothing is begun then, nor given up.
     /// As for [`compact`](Self::compact).
-    pub(crate) fn begin_merge_of_all(&self) -> Result<u64, IndexError> {
+    pub(crate) fn begin_merge_of_all(&self, room: u64) -> Result<MergeOfAll, IndexError> {
         let mut merges = self.merges.lock();
-        merges.clear();
         let view = self.without_hidden_tables(self.view(), &mut merges)?;
         let has_dead = view.dead_entries() > 0 || !view.deleted.is_empty();
         let has_dropped = !self.maker.keyspaces.dropped().is_empty();
-        if view.runs.len() > 1 || has_dead || has_dropped {
-            view.passed.store(0, Ordering::Relaxed);
-            merges.push(self.begin(&view, 0..view.runs.len()));
-            return Ok(view.runs.iter().map(|run| run.bytes()).sum());
+        if view.runs.len() <= 1 && !has_dead && !has_dropped {
+            merges.clear();
+            return Ok(MergeOfAll {
+                installed: Arc::new(AtomicBool::new(true)),
+                bytes: 0,
+            });
         }
-        Ok(0)
+        let mut merge = self.begin(&view, 0..view.runs.len());
+        let bytes = merge.rest_bytes();
+        if bytes > room {
+            let what = format!(
+                "no room: what is merged stands beside the index until it is done, which takes up \
+                 to {bytes} bytes, and {room} may be used. Make room, and try again"
+            );
+            let what = IndexCause::Io(io::Error::new(io::ErrorKind::StorageFull, what));
+            return Err(failed(self.maker.dir.path(), MERGING_ALL, what));
+        }
+        view.passed.store(0, Ordering::Relaxed);
+        let installed = Arc::new(AtomicBool::new(false));
+        merge.asked_for = Some(Arc::clone(&installed));
+        // Of what these have half done, all is read again.
+        merges.clear();
+        merges.push(merge);
+        let bytes = view.runs.iter().map(|run| run.bytes()).sum();
+        Ok(MergeOfAll { installed, bytes })
     }
 
-    /// Does a step of the merges under way; bytes that the first one has written, or takes over,
-    /// so far. `None` once no merge is under way.
+    /// Does a step of the merges under way, for this one; how far it is then. Another thread may
+    /// have done the last one.
     ///
     /// # Errors
     /// As for [`compact`](Self::compact).
-    pub(crate) fn step_of_all(&self) -> Result<Option<u64>, IndexError> {
+    pub(crate) fn step_of_all(&self, of_all: &MergeOfAll) -> Result<MergeState, IndexError> {
         let mut merges = self.merges.lock();
-        self.step(&mut merges)?;
-        Ok(merges.first().map(Merge::done_bytes))
+        let installed = || of_all.installed.load(Ordering::Relaxed);
+        if !installed() {
+            self.step(&mut merges)?;
+        }
+        let is_it = |merge: &&Merge| {
+            let asked_for = merge.asked_for.as_ref();
+            asked_for.is_some_and(|flag| Arc::ptr_eq(flag, &of_all.installed))
+        };
+        Ok(match merges.iter().find(is_it) {
+            _ if installed() => MergeState::Installed,
+            Some(merge) => MergeState::UnderWay(merge.done_bytes()),
+            None => MergeState::GivenUp,
+        })
     }
 
     /// Gives up the merges under way. What they have written is unlinked now, while the directory
