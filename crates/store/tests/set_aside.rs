@@ -12,6 +12,7 @@ use common::{
 use forebay_store::{Durability, Store, StoreOptions};
 use std::{
     io,
+    ops::ControlFlow,
     path::PathBuf,
     sync::{Arc, Mutex, atomic::AtomicBool, atomic::Ordering::SeqCst},
 };
@@ -179,4 +180,29 @@ fn an_unwritable_log_sets_no_file_aside_and_the_reason_is_told() {
     full.store(false, SeqCst);
     assert_eq!(store.gc().unwrap().set_aside, []);
     assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
+}
+
+/// Promise: as `a_dead_files_bad_sector_is_named_and_stops_no_collection`.
+#[test]
+fn a_damaged_file_with_most_garbage_ends_no_compaction() {
+    let bench = Bench::new();
+    let unreadable = Unreadable::default();
+    let path = bench.path();
+    let options = options().gc(false);
+    let store = options
+        .open_on(disk(&unreadable), None, &path, None)
+        .unwrap();
+    (0..KEYS).for_each(|key| put(&store, key, 0));
+    // Most of the first file, and some of the second.
+    let again = (0..KEYS).filter(|key| *key < 240 && key % 8 > 0 || key % 3 == 0);
+    again.for_each(|key| put(&store, key, 1));
+    let files = value_log_files(&path);
+    *unreadable.lock().unwrap() = Some((files[0].clone(), 4096 + 40 * 4096 + 512));
+    let report = store.compact(|_| ControlFlow::Continue(())).unwrap();
+    let [aside] = &report.collected.set_aside[..] else {
+        panic!("{report:?}");
+    };
+    let name = files[0].file_name().unwrap().to_str().unwrap();
+    assert!(aside.file.contains(name), "{aside:?}");
+    assert!(files[0].exists() && !files[1].exists(), "{report:?}");
 }

@@ -355,9 +355,11 @@ impl StoreCore {
             return Ok(false);
         };
         self.collect(&mut progress, &file, None, report)?;
+        let start = file.start;
         drop(file);
         self.unlink_retired(&mut progress)?;
-        Ok(report.files > files)
+        let is_aside = self.collector.aside.holds(start, self.written());
+        Ok(report.files > files || is_aside)
     }
 
     /// Collects each segment of a resident log once.
