@@ -193,16 +193,17 @@ impl StoreCore {
         Ok(Some(changing))
     }
 
-    /// Step 3, of the record at `lsn`, in which they are at these `places`.
+    /// Step 3, of the record at `lsn`, in which they are at these `places`. If the chunk should be
+    /// frozen, its start.
     pub(super) fn insert_range_deletes(
         &self,
         ranges: &[(usize, RangeTombstone)],
         places: &[usize],
         lsn: Lsn,
         active: &Chunk,
-    ) {
+    ) -> Option<Lsn> {
         if ranges.is_empty() {
-            return;
+            return None;
         }
         let at_places = ranges.iter().zip(places);
         let deleted: Vec<RangeTombstone> = at_places
@@ -211,26 +212,32 @@ impl StoreCore {
                 ..range.clone()
             })
             .collect();
+        let mut full = self.has_full_log(active, lsn);
         for range in &deleted {
             if self.range_watches.is_any() {
                 self.range_watches.note_range(range);
             }
-            active.add_range_delete(range.clone());
+            full |= active.add_range_delete(range.clone());
         }
         self.view
             .store(Arc::new(self.view.load().with_deleted(deleted)));
         self.range_deletes.fetch_add(ranges.len() as u64, Release);
+        full.then(|| active.start())
     }
 
     /// Step 3 at an opening.
-    pub(super) fn replay_range_delete(&self, range: RangeTombstone) {
+    pub(super) fn replay_range_delete(&self, range: RangeTombstone) -> Option<Lsn> {
+        let mut full = None;
         self.change_view(|view| {
             if let Some(active) = &view.active {
-                active.add_range_delete(range.clone());
+                let has_full_log = self.has_full_log(active, range.lsn);
+                let is_full = active.add_range_delete(range.clone()) || has_full_log;
+                full = is_full.then(|| active.start());
             }
             view.with_deleted([range])
         });
         self.range_deletes.fetch_add(1, Relaxed);
+        full
     }
 }
 
@@ -238,8 +245,9 @@ impl StoreCore {
 mod tests {
     use crate::{
         Durability, ScanRange, Store, StoreOptions, db::read::live, index::ValueForm,
-        log::RoomClaim, op::KIND_PUT,
+        log::RoomClaim, memtable::RANGE_DELETES_MAX, op::KIND_PUT,
     };
+    use forebay_pool::Lsn;
     use std::thread;
 
     fn store(dir: &tempfile::TempDir) -> Store {
@@ -303,5 +311,25 @@ mod tests {
         assert_eq!(ranges(), 0);
         assert_eq!(store.scan(ScanRange::all()).unwrap().count(), 50);
         assert_eq!(store.stats().index.entries, 50);
+    }
+
+    /// Promise (store): A chunk takes no more deletes of ranges than is bounded, by their number
+    /// and by the log that is replayed for them, however often the same one is deleted.
+    #[test]
+    fn deletes_of_ranges_alone_fill_chunks() {
+        let many = RANGE_DELETES_MAX as u64;
+        for (log_bytes, deletes, most) in [(64 << 20, 12_000, many), (128 << 10, 4000, 3000)] {
+            let dir = tempfile::tempdir().unwrap();
+            let options = StoreOptions::new().durability(Durability::NoSync).gc(false);
+            let options = options.chunk_log_size(log_bytes);
+            let store = options.open(dir.path().join("store"), None).unwrap();
+            for _ in 0..deletes {
+                store.delete_range(ScanRange::prefix("tmp/")).unwrap();
+            }
+            let view = store.shared.view.load_full();
+            let active = view.active.as_ref().unwrap();
+            let ranges = active.range_deletes(&(0..Lsn::MAX)).len() as u64;
+            assert!(active.start() > 0 && ranges < most, "{ranges}");
+        }
     }
 }

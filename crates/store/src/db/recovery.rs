@@ -160,7 +160,8 @@ impl StoreCore {
             }
             if let KeyChange::DeleteRange(end) = op.change {
                 let at = lsn + op.at as u64;
-                self.replay_range_delete(RangeTombstone::new(op.key, end, at));
+                let replayed = self.replay_range_delete(RangeTombstone::new(op.key, end, at));
+                full = replayed.or(full);
                 continue;
             }
             let hash = self.hash(op.key);

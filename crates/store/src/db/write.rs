@@ -619,9 +619,15 @@ impl StoreCore {
         if !claim.is_copy() && self.range_watches.is_any() {
             self.range_watches.note(key);
         }
-        let full = active.insert(hash, key, address, keep_below)
-            || address.lsn.saturating_sub(active.start()) >= self.options.chunk_log_bytes;
+        let full =
+            active.insert(hash, key, address, keep_below) || self.has_full_log(active, address.lsn);
         full.then(|| active.start())
+    }
+
+    /// True if so much of the log is the chunk's, with what lies at `lsn`, that it is full.
+    #[inline]
+    pub(super) fn has_full_log(&self, active: &Chunk, lsn: Lsn) -> bool {
+        lsn.saturating_sub(active.start()) >= self.options.chunk_log_bytes
     }
 
     fn put_large(
@@ -818,7 +824,8 @@ impl StoreCore {
             let inserted = self.insert(RoomClaim::Put, &writers.active, hash, key, address);
             full = inserted.or(full);
         }
-        self.insert_range_deletes(&batch.ranges, &encoded.ranges, lsn, &writers.active);
+        let (ranges, active) = (&encoded.ranges, &writers.active);
+        full = (self.insert_range_deletes(&batch.ranges, ranges, lsn, active)).or(full);
         drop((writers, keys, changing));
         if let Some(chunk) = full {
             self.freeze_full(chunk);

@@ -33,6 +33,9 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
+/// With so many deletes of ranges a chunk is full.
+pub(crate) const RANGE_DELETES_MAX: usize = 10_000;
+
 /// A hash table from key to address, in shards.
 pub(crate) struct Chunk {
     shards: Box<[SharedShard]>,
@@ -121,9 +124,15 @@ impl Chunk {
         (0..SHARDS).map(|shard| self.read(shard))
     }
 
-    /// How full the chunk is, judged by one shard: 1 is full.
+    /// How full the chunk is, judged by one shard, and by its deletes of ranges: 1 is full.
     pub(crate) fn fullness(&self) -> f64 {
-        self.read(0).bytes() as f64 / self.share as f64
+        let keys = self.read(0).bytes() as f64 / self.share as f64;
+        keys.max(self.range_fullness())
+    }
+
+    /// The same, of deletes of ranges alone.
+    pub(crate) fn range_fullness(&self) -> f64 {
+        self.range_deletes.lock().len() as f64 / RANGE_DELETES_MAX as f64
     }
 
     /// The key's address, a tombstone's included.
@@ -149,9 +158,12 @@ impl Chunk {
         self.range_deletes.lock().is_empty() && self.read_each().all(|shard| shard.len() == 0)
     }
 
-    /// A range is deleted, with all stripes locked: the next one lies behind it in the log.
-    pub(crate) fn add_range_delete(&self, deleted: RangeTombstone) {
-        self.range_deletes.lock().push(deleted);
+    /// A range is deleted, with all stripes locked: the next one lies behind it in the log. True if
+    /// the chunk is full then.
+    pub(crate) fn add_range_delete(&self, deleted: RangeTombstone) -> bool {
+        let mut all = self.range_deletes.lock();
+        all.push(deleted);
+        all.len() >= RANGE_DELETES_MAX
     }
 
     /// The deletes of ranges that lie between two log addresses.

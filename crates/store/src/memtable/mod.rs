@@ -19,6 +19,8 @@ mod testing;
 mod view;
 
 pub(crate) use chunk::Chunk;
+#[cfg(test)]
+pub(crate) use chunk::RANGE_DELETES_MAX;
 pub(crate) use merge::merged;
 pub(crate) use runs::{KeyStretch, SortedRun};
 pub(crate) use sorted::SortedChunk;
