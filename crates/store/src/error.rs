@@ -292,13 +292,13 @@ pub enum StoreError {
         "the store is being compacted by another thread: wait for that, and compact it again if that is needed then"
     )]
     Compacting,
-    /// So many ranges are deleted of which the index still has entries that another one would cost
+    /// So many ranges would be deleted of which the index still has entries that they would cost
     /// too much.
     #[error(
-        "the range was not deleted: {ranges} deleted ranges that do not touch are not merged away in the index yet, which is as many as a store keeps. Try again when it has merged them, which `compact` does at once; or delete larger ranges"
+        "the range was not deleted: with it, {ranges} deleted ranges that do not touch or more would not be merged away in the index yet, and a store keeps 10000, with 8 MiB of keys. Try again when it has merged them, which `compact` does at once and which takes room on the disk; or delete larger ranges, or fewer in one write"
     )]
     TooManyRanges {
-        /// How many there are.
+        /// How many there would be, or a part of them.
         ranges: usize,
     },
     /// The index cannot be written and the memtable is full.

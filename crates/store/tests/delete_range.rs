@@ -281,6 +281,29 @@ fn too_many_ranges_are_refused_until_they_are_fewer() {
     });
 }
 
+/// Promise: as `too_many_ranges_are_refused_until_they_are_fewer`.
+#[test]
+fn one_write_deletes_no_more_ranges_than_a_store_keeps() {
+    let bench = Bench::new();
+    let store = small(Durability::NoSync).open(bench.path(), None).unwrap();
+    fill(&store, 0..10);
+    let every_other = |ranges: u32| {
+        let mut batch = Batch::new();
+        for i in 0..ranges {
+            batch.delete_range(between(i * 2, i * 2 + 1)).unwrap();
+        }
+        store.write(&batch)
+    };
+    let refused = every_other(10_001).unwrap_err();
+    assert!(
+        matches!(refused, StoreError::TooManyRanges { ranges: 10_001 }),
+        "{refused}"
+    );
+    assert_eq!(numbers_only(&store), 10);
+    every_other(10_000).unwrap();
+    assert_eq!(numbers_only(&store), 5);
+}
+
 /// Promise (store): A transaction that read a key of a range that was deleted meanwhile, or went
 /// through it, is not committed; one that found nothing there is.
 #[test]

@@ -19,7 +19,10 @@
 
 use super::{Batch, Keyspace, ScanRange, Store, StoreCore, indexer::FROZEN_MAX};
 use crate::{
-    error::StoreError, keyspace::KeyspaceId, memtable::Chunk, range_tombstones::RangeTombstone,
+    error::StoreError,
+    keyspace::KeyspaceId,
+    memtable::Chunk,
+    range_tombstones::{RangeTombstone, RangeTombstones},
 };
 use forebay_pool::Lsn;
 use parking_lot::MutexGuard;
@@ -44,9 +47,9 @@ impl Store {
     /// value-log files are as the collector gets to them. Scans do not look at what was deleted.
     ///
     /// # Errors
-    /// [`StoreError::TooManyRanges`] with 10,000 ranges that do not touch and were not merged away
-    /// yet. [`StoreError::BatchTooLarge`] if the two keys at its ends do not fit into half a
-    /// segment; as [`put`](Self::put).
+    /// [`StoreError::TooManyRanges`] if there were more than 10,000 ranges with it that do not
+    /// touch and are not merged away yet. [`StoreError::BatchTooLarge`] if the two keys at its ends
+    /// do not fit into half a segment; as [`put`](Self::put).
     ///
     /// ```
     /// use forebay_store::ScanRange;
@@ -150,6 +153,30 @@ impl Keyspace<'_> {
     }
 }
 
+/// How many ranges there would be with these, if that is too many.
+fn too_many(deleted: &RangeTombstones, ranges: &[(usize, RangeTombstone)]) -> Option<usize> {
+    let are_many = |len: usize, bytes: usize| len > RANGES_MAX || bytes > RANGE_BYTES_MAX;
+    let bytes = (ranges.iter()).map(|(_, range)| 2 * range.bytes());
+    let bytes = deleted.bytes() + bytes.sum::<usize>();
+    if !are_many(deleted.len() + 2 * ranges.len(), bytes) {
+        return None;
+    }
+    // One that takes in others makes them fewer.
+    let mut next = deleted.clone();
+    for (number, (_, range)) in ranges.iter().enumerate() {
+        next.add(RangeTombstone {
+            lsn: Lsn::MAX - (ranges.len() - number) as u64,
+            ..range.clone()
+        });
+        // A batch may have a million, and writers wait meanwhile.
+        if next.len() > deleted.len() + RANGES_MAX {
+            return Some(next.len());
+        }
+    }
+    let fewer = next.len() < deleted.len() && next.bytes() < deleted.bytes();
+    (!fewer && are_many(next.len(), next.bytes())).then_some(next.len())
+}
+
 impl StoreCore {
     /// Step 1, if there are ranges.
     pub(super) fn begin_range_deletes(
@@ -161,30 +188,11 @@ impl StoreCore {
         }
         let changing = self.view_change.lock();
         let view = self.view.load_full();
-        if let Some(deleted) = &view.deleted {
-            let bytes = ranges
-                .iter()
-                .map(|(_, range)| 2 * range.bytes())
-                .sum::<usize>();
-            let (most, most_bytes) = (deleted.len() + 2 * ranges.len(), deleted.bytes() + bytes);
-            // One that takes in others makes them fewer.
-            if most > RANGES_MAX || most_bytes > RANGE_BYTES_MAX {
-                let new = ranges
-                    .iter()
-                    .enumerate()
-                    .map(|(number, (_, range))| RangeTombstone {
-                        lsn: Lsn::MAX - (ranges.len() - number) as u64,
-                        ..range.clone()
-                    });
-                let next = view.with_deleted(new).deleted.unwrap_or_default();
-                let fewer = next.len() < deleted.len() && next.bytes() < deleted.bytes();
-                if !fewer && (next.len() > RANGES_MAX || next.bytes() > RANGE_BYTES_MAX) {
-                    self.request_ingestion();
-                    return Err(StoreError::TooManyRanges {
-                        ranges: deleted.len(),
-                    });
-                }
-            }
+        let none = RangeTombstones::default();
+        let deleted = view.deleted.as_deref().unwrap_or(&none);
+        if let Some(ranges) = too_many(deleted, ranges) {
+            self.request_ingestion();
+            return Err(StoreError::TooManyRanges { ranges });
         }
         let many = |active: &Arc<Chunk>| active.len() >= FREEZE_KEYS;
         if view.frozen.len() < FROZEN_MAX && view.active.as_ref().is_some_and(many) {
