@@ -4,15 +4,21 @@
 mod common;
 
 use common::{
+    hook_disk::{Doing, HookDisk},
     new_pool,
     small_disk::{QuotaDisk, SmallDisk},
-    within,
+    tiny, within,
 };
 use forebay_pool::Pool;
 use forebay_store::{Durability, ScanRange, Store, StoreError, StoreOptions, disk::Disk};
 use std::{
+    io,
+    ops::ControlFlow,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -93,6 +99,29 @@ impl Place {
             }
             None => options.open(self.path(), &self.pool),
         }
+    }
+}
+
+/// A disk that has no room for a file, and has some a moment after it was asked for it.
+#[derive(Default)]
+struct RefusingDisk {
+    is_full: AtomicBool,
+    refused: AtomicU64,
+    since: OnceLock<Instant>,
+}
+
+impl RefusingDisk {
+    fn create(&self) -> io::Result<()> {
+        if !self.is_full.load(SeqCst) {
+            return Ok(());
+        }
+        let since = self.since.get_or_init(Instant::now);
+        if since.elapsed() > Duration::from_millis(300) {
+            self.is_full.store(false, SeqCst);
+            return Ok(());
+        }
+        self.refused.fetch_add(1, SeqCst);
+        Err(io::ErrorKind::StorageFull.into())
     }
 }
 
@@ -252,6 +281,60 @@ fn deletes_are_taken_on_a_full_disk_and_give_room() {
         let absent = |i: &u32| *i == 7 || store.get(&i.to_be_bytes()).unwrap().is_none();
         assert!(gone.iter().all(absent));
     });
+}
+
+/// Promise: as `garbage_on_a_full_disk_is_collected_when_asked_for`.
+#[test]
+fn ranges_are_deleted_on_a_full_disk_as_keys_are() {
+    within(PATIENCE, "a full disk", || {
+        let place = Place::quota(Durability::DOUBLE);
+        let store = place.open(true);
+        let keys = fill(&store);
+        for i in (0..keys - 3).step_by(3) {
+            let range = ScanRange::new(i.to_be_bytes()..(i + 2).to_be_bytes());
+            let deleted = store.delete_range(range);
+            deleted.unwrap_or_else(|e| panic!("delete from {i}: {e}; {:?}", store.stats()));
+        }
+        goes_on(&store, "after the deletes");
+        store.compact(|_| ControlFlow::Continue(())).unwrap();
+        assert!(store.get(&2u32.to_be_bytes()).unwrap().is_some());
+        assert!(store.get(&3u32.to_be_bytes()).unwrap().is_none());
+    });
+}
+
+/// Promise: as `garbage_on_a_full_disk_is_collected_when_asked_for`.
+#[test]
+fn deletes_of_ranges_and_batches_wait_for_room_made_soon() {
+    for is_range in [true, false] {
+        let state = Arc::new(RefusingDisk::default());
+        let disk = HookDisk::by(&state, |doing, state| match doing {
+            Doing::Create(path) if path.extension().is_some_and(|it| it == "vlog") => {
+                state.create()
+            }
+            _ => Ok(()),
+        });
+        let dir = tempfile::tempdir().unwrap();
+        let options = tiny(Durability::NoSync);
+        let store = options
+            .open_on(disk, None, dir.path().join("store"), None)
+            .unwrap();
+        store.put("key", "value").unwrap();
+        state.is_full.store(true, SeqCst);
+        // Until one of them needs a new file, and has it.
+        let key = |i: u8| [&[i][..], &[7; 20_000]].concat();
+        for i in 0..100 {
+            let mut batch = store.batch();
+            match is_range {
+                true => batch.delete_range(ScanRange::new(key(i)..vec![i, 8])),
+                false => batch.delete(&key(i)),
+            }
+            .unwrap();
+            store.write(&batch).unwrap();
+        }
+        assert!(state.refused.load(SeqCst) > 0);
+        assert!(!state.is_full.load(SeqCst));
+        assert!(store.contains_key("key").unwrap());
+    }
 }
 
 /// Promise: as `garbage_on_a_full_disk_is_collected_when_asked_for`.

@@ -165,6 +165,11 @@ impl Batch {
         Ok(id)
     }
 
+    /// True unless it only deletes.
+    fn has_puts(&self) -> bool {
+        self.ops.iter().any(|(_, value)| value.is_some())
+    }
+
     /// Refuses it if a keyspace was dropped in which it writes.
     fn check_keyspaces(&self, keyspaces: &KeyspaceCatalogue) -> Result<(), StoreError> {
         let keys = self.ops.iter().map(|(key, _)| &key[..]);
@@ -661,7 +666,7 @@ impl StoreCore {
 
     /// Step 1 for a batch.
     pub(super) fn wait_for_batch(&self, batch: &Batch) -> Result<(), StoreError> {
-        if batch.ops.iter().any(|(_, value)| value.is_some()) {
+        if batch.has_puts() {
             self.check_room()?;
         } else {
             self.check_room_to_delete()?;
@@ -782,7 +787,7 @@ impl StoreCore {
             false => RoomClaim::Put,
         };
         let hashes: Vec<u64> = batch.ops.iter().map(|(key, _)| self.hash(key)).collect();
-        let append = || {
+        let mut append = || {
             attempt.appended = false;
             check.map_or(Ok(()), |check| check.catch_up(self))?;
             let changing = self.begin_range_deletes(&batch.ranges)?;
@@ -805,7 +810,10 @@ impl StoreCore {
         };
         // A transaction's own snapshot may keep all that could be given back.
         let kept_max = check.map_or(KEPT_MAX, |_| Duration::ZERO);
-        let appended = self.with_room(claim, kept_max, append);
+        let appended = match self.with_room(claim, kept_max, &mut append) {
+            Err(error) if !batch.has_puts() && error.wants_room() => self.delete_late(append),
+            appended => appended,
+        };
         let appended = appended.inspect_err(|error| self.note_no_room(error, payload.len()));
         let (lsn, mut writers, keys, changing) = appended?;
         writers.writes += batch.len() as u64;
