@@ -10,6 +10,7 @@ use forebay_store::{Batch, Durability, ScanRange, Store, StoreError, StoreOption
 use std::{
     collections::BTreeMap,
     path::Path,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -371,4 +372,24 @@ fn a_closed_resident_store_is_refused_without_its_pool() {
         "{refused}"
     );
     assert_eq!(files_in(&path), before);
+}
+
+/// Promise (store): The large values of a range that is deleted in a resident store are given back,
+/// although nothing more is written.
+#[test]
+fn large_values_of_a_deleted_range_go_from_a_resident_store() {
+    within(Duration::from_secs(60), "large values", || {
+        let dir = tempfile::tempdir().unwrap();
+        let pool = pool(17);
+        let store = resident(16).open(dir.path().join("store"), &pool).unwrap();
+        for n in 0..20u64 {
+            store.put(&n.to_be_bytes(), &value(n, 100_000)).unwrap();
+        }
+        let range = ScanRange::new(5u64.to_be_bytes()..);
+        store.delete_range(range).unwrap();
+        while store.stats().large_value_files > 5 {
+            thread::sleep(Duration::from_millis(10));
+        }
+        assert!(store.get(&4u64.to_be_bytes()).unwrap().unwrap() == value(4, 100_000));
+    });
 }

@@ -324,8 +324,11 @@ impl StoreCore {
         progress.ranges_looked_at = Some(Instant::now());
         let samples = progress.samples.values_mut();
         samples.for_each(|sample| self.look_again(sample));
-        // As if all large values had come since.
+        // As if all large values had come since. Those that are being written are passed over.
         progress.large_seen = 0;
+        if self.large.settled_below() < self.large.next_id() {
+            progress.looked_in_part = Some(Instant::now());
+        }
         true
     }
 

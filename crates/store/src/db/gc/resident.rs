@@ -163,6 +163,7 @@ impl StoreCore {
             if self.collection_ends() {
                 break;
             }
+            self.look_behind_ranges(&mut progress);
             // What goes wrong here is tried again; nothing is lost by garbage that stays.
             let _ = self.unlink_retired(&mut progress);
             let _ = self.collect_grown_large(&mut progress);
