@@ -7,9 +7,10 @@ use common::{
     hook_disk::{Doing, HookDisk},
     tiny,
 };
-use forebay_store::Durability;
+use forebay_store::{CompactionStage, Durability};
 use std::{
     io,
+    ops::ControlFlow,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::SeqCst},
@@ -59,4 +60,31 @@ fn a_failed_collector_says_why_and_retries_without_new_writes() {
         assert!(mended.elapsed() < Duration::from_secs(60), "it has stopped");
         thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Promise (store): A compaction ends although writers make garbage as fast as it collects.
+#[test]
+fn a_compaction_does_not_collect_what_is_written_beside_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = tiny(Durability::NoSync).gc(false);
+    let store = options.open(dir.path().join("store"), None).unwrap();
+    // Several files, in each of which some is live.
+    let overwrite = || (0..100u8).for_each(|key| store.put(&[key], &[key; 20_000]).unwrap());
+    (0..2).for_each(|_| overwrite());
+    let mut steps = 0;
+    let report = store.compact(|so_far| {
+        if so_far.stage == CompactionStage::Log {
+            steps += 1;
+            overwrite();
+        }
+        match steps {
+            ..30 => ControlFlow::Continue(()),
+            _ => ControlFlow::Break(()),
+        }
+    });
+    let report = report.unwrap();
+    assert!(
+        !report.interrupted && report.collected.files > 0,
+        "{report:?}"
+    );
 }

@@ -4,7 +4,7 @@
 //! 2. All runs of the index are merged into one, step by step: what is replaced, deleted, or hidden
 //!    by a deleted range is left out. Ingestions and merges of newer runs go on beside.
 //! 3. The collector takes one value-log file after the other, that with most garbage first, until
-//!    none is worth it; then large values.
+//!    none is worth it of those that there were at the beginning; then large values.
 //!
 //! Between two steps the caller is told how far it is, and may end it: what was done stays, and the
 //! rest is as it was.
@@ -148,10 +148,12 @@ impl StoreCore {
         progress: &mut impl FnMut(&CompactionProgress) -> ControlFlow<()>,
         report: &mut GcReport,
     ) -> Result<ControlFlow<()>, StoreError> {
+        // Of what writers add meanwhile there might be no end.
+        let below = self.tail.tail();
         let total_bytes = self.begin_collecting_all(report)?;
         loop {
             self.check_open()?;
-            let more = self.collect_next(report)?;
+            let more = self.collect_next(below, report)?;
             let done = report
                 .reclaimed_bytes
                 .saturating_sub(report.relocated_bytes);

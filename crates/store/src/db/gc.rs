@@ -349,11 +349,16 @@ impl StoreCore {
         Ok(garbage_bytes + report.reclaimed_bytes)
     }
 
-    /// Collects the file with most garbage; false if none is worth it.
-    pub(super) fn collect_next(&self, report: &mut GcReport) -> Result<bool, StoreError> {
+    /// Collects the file with most garbage of those that end by `below`, or sets it aside; false if
+    /// none is worth it.
+    pub(super) fn collect_next(
+        &self,
+        below: Lsn,
+        report: &mut GcReport,
+    ) -> Result<bool, StoreError> {
         let mut progress = self.collector.collecting.lock();
         let files = report.files;
-        let ripe = self.look(&mut progress).ripe;
+        let ripe = self.look_below(&mut progress, below).ripe;
         let Some((_, file)) = ripe.filter(|(share, _)| *share >= GARBAGE_MIN) else {
             return Ok(false);
         };

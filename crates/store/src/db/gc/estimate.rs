@@ -95,6 +95,11 @@ impl StoreCore {
 
     /// Looks at the whole log. A file of which nothing can be read is set aside.
     pub(super) fn look(&self, progress: &mut CollectionProgress) -> LogEstimate {
+        self.look_below(progress, Lsn::MAX)
+    }
+
+    /// The same; the file to collect next is one that ends by `below`.
+    pub(super) fn look_below(&self, progress: &mut CollectionProgress, below: Lsn) -> LogEstimate {
         let (tail, whole, drained) = (self.tail.tail(), self.whole_below(), self.tail.drained());
         let retired: HashSet<Lsn> = progress.retired.iter().map(|(start, _)| *start).collect();
         let files: Vec<_> = self
@@ -152,7 +157,8 @@ impl StoreCore {
                 let fits = copied == 0
                     || copy_bytes(copied).min(extent(file) + COPY_MORE) <= room
                         && garbage_bytes as f64 > copied as f64 * index_share;
-                if fits && look.ripe.as_ref().is_none_or(|(most, _)| garbage > *most) {
+                let is_next = fits && end <= below;
+                if is_next && look.ripe.as_ref().is_none_or(|(most, _)| garbage > *most) {
                     look.ripe = Some((garbage, Arc::clone(file)));
                 }
             }
