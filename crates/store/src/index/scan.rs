@@ -79,6 +79,10 @@ impl Cursor {
                     let deleted = self.deleted.as_ref();
                     let range = deleted.and_then(|deleted| deleted.at(&entry.key.user_key));
                     let Some(range) = range.filter(|range| table.is_hidden_by(range)) else {
+                        if last {
+                            // The other end may open the table anew behind a deleted range.
+                            bound(&mut self.bounds, &entry.key.user_key, end);
+                        }
                         return Ok(Some(entry));
                     };
                     // What the other end has open it goes on with.
@@ -122,6 +126,14 @@ impl Cursor {
             ScanEnd::Back if self.back_head.is_some() => &mut self.back_head,
             ScanEnd::Back => &mut self.front_head,
         }
+    }
+}
+
+/// Takes a key, and what lies behind it at this end, out of the bounds.
+fn bound(bounds: &mut KeyBounds, key: &Slice, end: ScanEnd) {
+    match end {
+        ScanEnd::Front => bounds.0 = Bound::Excluded(key.clone()),
+        ScanEnd::Back => bounds.1 = Bound::Excluded(key.clone()),
     }
 }
 
@@ -242,5 +254,47 @@ impl Iterator for RunScan {
 impl DoubleEndedIterator for RunScan {
     fn next_back(&mut self) -> Option<Self::Item> {
         self.take(ScanEnd::Back)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Index, IndexOptions, RecordAddress, ValueForm};
+    use crate::range_tombstones::RangeTombstone;
+    use std::ops::Bound;
+
+    #[test]
+    fn both_ends_of_a_scan_meet_once_where_a_range_is_deleted() {
+        let dir = tempfile::tempdir().unwrap();
+        let index = Index::open(dir.path(), IndexOptions::default()).unwrap();
+        let keys: Vec<[u8; 1]> = (0..100).map(|key| [key]).collect();
+        let address = RecordAddress {
+            lsn: 0,
+            len: 64,
+            form: ValueForm::Record,
+        };
+        let mut entries = keys.iter().map(|key| (&key[..], address));
+        index.ingest(&mut entries, 1).unwrap();
+        let ranges = vec![
+            RangeTombstone::new(&[20], Some(&[30]), 2),
+            RangeTombstone::new(&[70], Some(&[80]), 2),
+        ];
+        let none = &mut std::iter::empty();
+        index.ingest_with(none, ranges, 3).unwrap();
+        let expected: Vec<u8> = (0..20).chain(30..70).chain(80..100).collect();
+        for (forward, back) in [(1, 1), (1, 30), (30, 1), (1, 70), (70, 1)] {
+            let view = index.snapshot();
+            let mut scan = view.range((Bound::Unbounded, Bound::Unbounded));
+            let mut found: Vec<u8> = Vec::new();
+            found.extend(scan.by_ref().take(forward).map(|entry| entry.unwrap().0[0]));
+            let last = scan.by_ref().rev().take(back);
+            found.extend(last.map(|entry| entry.unwrap().0[0]));
+            found.extend(scan.map(|entry| entry.unwrap().0[0]));
+            found.sort_unstable();
+            assert_eq!(
+                found, expected,
+                "{forward} from the front, {back} from the back"
+            );
+        }
     }
 }
