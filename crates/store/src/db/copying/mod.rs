@@ -102,12 +102,13 @@ impl Snapshot {
     fn parts(&self, target: &mut CopyTarget<'_>) -> Result<ManifestState, StoreError> {
         let shared = self.shared();
         let end = self.view().limit();
+        // Before all that takes time: whichever is dropped from now on, the copy has as dropped.
+        let before = shared.log.state().keyspaces;
         let large_next = shared.large.next_id();
         while shared.large.has_in_flight_below(large_next) {
             shared.check_open()?;
             thread::sleep(LOOK);
         }
-        let before = shared.log.state().keyspaces;
         let indexed_to = self.copy_index(target)?;
         let files = self.copy_log(target, end)?;
         self.copy_large(target, large_next)?;
