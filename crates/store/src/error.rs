@@ -295,7 +295,7 @@ pub enum StoreError {
     /// So many ranges would be deleted of which the index still has entries that they would cost
     /// too much.
     #[error(
-        "the range was not deleted: with it, {ranges} deleted ranges that do not touch or more would not be merged away in the index yet, and a store keeps 10000, with 8 MiB of keys. Try again when it has merged them, which `compact` does at once and which takes room on the disk; or delete larger ranges, or fewer in one write"
+        "the range was not deleted: with it, {ranges} deleted ranges that do not touch or more would not be merged away in the index yet, and a store keeps 10000, with 1 MiB of keys. Try again when it has merged them, which `compact` does at once and which takes room on the disk; or delete larger ranges, or fewer in one write"
     )]
     TooManyRanges {
         /// How many there would be, or a part of them.

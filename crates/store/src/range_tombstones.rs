@@ -9,6 +9,13 @@
 
 use std::sync::Arc;
 
+/// Deleted ranges that do not touch, and bytes of their keys, of which the index has entries: each
+/// look-up is one among them, and each of the index's manifests names them.
+pub(crate) const RANGES_MAX: usize = 10_000;
+pub(crate) const RANGE_BYTES_MAX: usize = 1 << 20;
+/// What they take in such a manifest, at most: keys in hexadecimal, and addresses.
+pub(crate) const RANGES_IN_MANIFEST: u64 = 3 << 20;
+
 /// A range of keys, of which everything below a log address is deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RangeTombstone {

@@ -22,7 +22,7 @@ use crate::{
     error::StoreError,
     keyspace::KeyspaceId,
     memtable::Chunk,
-    range_tombstones::{RangeTombstone, RangeTombstones},
+    range_tombstones::{RANGE_BYTES_MAX, RANGES_MAX, RangeTombstone, RangeTombstones},
 };
 use forebay_pool::Lsn;
 use parking_lot::MutexGuard;
@@ -31,10 +31,6 @@ use std::sync::{
     atomic::Ordering::{Relaxed, Release},
 };
 
-/// Deleted ranges that do not touch, and bytes of their keys, of which the index has entries: each
-/// look-up is one among them, and each of the index's manifests names them.
-const RANGES_MAX: usize = 10_000;
-const RANGE_BYTES_MAX: usize = 8 << 20;
 /// A chunk with fewer keys is passed over key by key.
 const FREEZE_KEYS: usize = 10_000;
 

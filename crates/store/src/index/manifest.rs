@@ -275,6 +275,7 @@ pub(super) fn fuzz(data: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::range_tombstones::{RANGE_BYTES_MAX, RANGES_IN_MANIFEST, RANGES_MAX};
 
     fn sample() -> IndexManifest {
         let table = |id| TableFacts {
@@ -304,6 +305,24 @@ mod tests {
             assert_eq!(IndexManifest::read(&held).unwrap(), Some(manifest));
         }
         assert!(!dir.path().join(TEMPORARY).exists());
+    }
+
+    #[test]
+    fn a_full_disks_reserve_has_room_for_as_many_ranges_as_are_kept() {
+        let digits = RANGE_BYTES_MAX / RANGES_MAX / 2 - 1;
+        let mut deleted = RangeTombstones::default();
+        for number in 0..RANGES_MAX {
+            let key = |last: char| format!("{number:0digits$}{last}").into_bytes();
+            deleted.add(RangeTombstone::new(&key('a'), Some(&key('b')), u64::MAX));
+        }
+        assert_eq!(deleted.len(), RANGES_MAX);
+        let manifest = IndexManifest {
+            deleted,
+            ..sample()
+        };
+        let bytes = manifest.encode().len() as u64;
+        // And thousands of tables.
+        assert!(bytes + (512 << 10) < RANGES_IN_MANIFEST, "{bytes}");
     }
 
     #[test]

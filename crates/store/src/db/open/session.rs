@@ -15,6 +15,7 @@ use crate::{
     log::{UnlistedFiles, ValueLog},
     manifest::{ManifestState, PoolRef, StoreManifest, UNMARKED_VERSION, VERSION},
     options::{Durability, StoreOptions},
+    range_tombstones::RANGES_IN_MANIFEST,
     salvage::GivenUp,
 };
 use forebay_pool::{Lsn, Pool, format::layout::LSN_MAX};
@@ -196,7 +197,8 @@ impl<'a> OpeningSession<'a> {
             Durability::Buffered(segments) => left.max(u64::from(segments) * segment),
             Durability::Fsync | Durability::NoSync => left.max(options.segment_bytes),
         };
-        let tables = TABLES_MAX.min(options.memtable_bytes as u64);
+        let tables = TABLES_MAX + RANGES_IN_MANIFEST;
+        let tables = tables.min(options.memtable_bytes as u64);
         let disk = self.directory.file_system_bytes();
         let most = disk.map_or(u64::MAX / 2, |bytes| bytes / DISK_SHARE);
         let lane = LANE_MAX.min(lane).min(most);
