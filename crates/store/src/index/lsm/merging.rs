@@ -99,25 +99,33 @@ impl Index {
     }
 
     /// The view without tables of which deleted ranges hide every key: their space is given back
-    /// without their being read. A merge of one of them is given up, but for one that was asked
-    /// for: that may be of all, and would be begun anew with each range that is deleted beside it.
+    /// without their being read. A merge of one of them is given up, unless it has done more than
+    /// is spared: ranges that are deleted all the time would let none ever end. So would they one
+    /// that was asked for.
     pub(super) fn without_hidden_tables(
         &self,
         view: Arc<IndexView>,
         merges: &mut Vec<Merge>,
     ) -> Result<Arc<IndexView>, IndexError> {
-        let has_hidden = |run: &Arc<TableRun>| {
-            let mut tables = run.tables().iter();
-            tables.any(|table| table.is_hidden(&view.deleted))
-        };
-        let is_kept =
-            |merge: &Merge, run: &Arc<TableRun>| merge.asked_for.is_some() && merge.takes(run);
-        let can_go =
-            |run: &Arc<TableRun>| has_hidden(run) && !merges.iter().any(|it| is_kept(it, run));
-        if view.deleted.is_empty() || !view.runs.iter().any(can_go) {
+        if view.deleted.is_empty() {
             return Ok(view);
         }
-        merges.retain(|merge| merge.asked_for.is_some() || !merge.inputs.iter().any(has_hidden));
+        let hidden_bytes = |run: &Arc<TableRun>| -> u64 {
+            let tables = run.tables().iter();
+            let hidden = tables.filter(|table| table.is_hidden(&view.deleted));
+            hidden.map(|table| table.facts().bytes).sum()
+        };
+        let goes_on = |merge: &Merge| {
+            let spared: u64 = merge.inputs.iter().map(hidden_bytes).sum();
+            merge.asked_for.is_some() || spared == 0 || merge.done_bytes() > spared
+        };
+        let kept: Vec<_> = merges.iter().filter(|merge| goes_on(merge)).collect();
+        let can_go =
+            |run: &Arc<TableRun>| hidden_bytes(run) > 0 && !kept.iter().any(|it| it.takes(run));
+        if !view.runs.iter().any(can_go) {
+            return Ok(view);
+        }
+        merges.retain(goes_on);
         let dir = self.maker.dir.path();
         self.commit(NewTables::default(), |view| {
             let mut runs = Vec::with_capacity(view.runs.len());
@@ -246,5 +254,48 @@ mod tests {
         index.ingest_with(none, range(8000, 9000, 8), 9).unwrap();
         index.compact().unwrap();
         assert_eq!(index.stats().entries, 1000);
+    }
+
+    #[test]
+    fn a_merge_that_has_done_more_than_a_range_spares_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = IndexOptions {
+            table_bytes: 8 << 10,
+            ..IndexOptions::default()
+        };
+        let index = Index::open(dir.path(), options).unwrap();
+        let runs = 4;
+        (0..runs).for_each(|lsn| ingest(&index, 0..60_000, lsn));
+        let under_way = || -> Vec<u64> {
+            let merges = index.merges.lock();
+            merges.iter().map(|merge| merge.done_bytes()).collect()
+        };
+        let hide = |from: u32, to: u32, lsn| {
+            let (from, to) = (from.to_be_bytes(), to.to_be_bytes());
+            let ranges = vec![RangeTombstone::new(&from, Some(&to), lsn)];
+            index
+                .ingest_with(&mut std::iter::empty(), ranges, lsn + 1)
+                .unwrap();
+        };
+        index.compact().unwrap();
+        let [begun] = under_way()[..] else { panic!() };
+        // Most of all: as good as nothing is done.
+        hide(15_000, 60_000, 10);
+        index.compact().unwrap();
+        let [again] = under_way()[..] else { panic!() };
+        assert!(again <= begun, "{again} of {begun}");
+        while under_way()[0] < index.stats().disk_bytes / 8 {
+            index.compact().unwrap();
+        }
+        let before = under_way()[0];
+        hide(12_000, 13_200, 20);
+        let view = index.snapshot();
+        assert!(view.tables().any(|table| table.is_hidden(view.deleted())));
+        drop(view);
+        index.compact().unwrap();
+        assert!(under_way()[0] > before);
+        while index.compact().unwrap() {}
+        index.merge_all().unwrap();
+        assert_eq!(index.stats().entries, 13_800);
     }
 }
