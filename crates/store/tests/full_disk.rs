@@ -321,12 +321,12 @@ fn deletes_of_ranges_and_batches_wait_for_room_made_soon() {
         store.put("key", "value").unwrap();
         state.is_full.store(true, SeqCst);
         // Until one of them needs a new file, and has it.
-        let key = |i: u8| [&[i][..], &[7; 20_000]].concat();
-        for i in 0..100 {
+        let key = [7; 20_000];
+        for _ in 0..100 {
             let mut batch = store.batch();
             match is_range {
-                true => batch.delete_range(ScanRange::new(key(i)..vec![i, 8])),
-                false => batch.delete(&key(i)),
+                true => batch.delete_range(ScanRange::new(&key[..]..&[8][..])),
+                false => batch.delete(&key),
             }
             .unwrap();
             store.write(&batch).unwrap();
