@@ -1,5 +1,5 @@
-//! A recorded session: writers, a collector and flushes, and what each moment of it may leave
-//! behind.
+//! A recorded session: writers, a collector, compactions and flushes, and what each moment of it
+//! may leave behind.
 
 use crate::{
     common::{
@@ -13,6 +13,7 @@ use forebay_pool::media::{CrashImages, SimMedia};
 use forebay_store::StoreOptions;
 use std::{
     fs,
+    ops::ControlFlow,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -128,9 +129,10 @@ pub fn record(
                 .collect();
             while writers.iter().any(|writer| !writer.is_finished()) {
                 let sure: Vec<_> = acknowledged.iter().map(|a| a.load(SeqCst)).collect();
-                match rng.below(3) {
+                match rng.below(4) {
                     0 => drop(store.gc().unwrap()),
-                    1 => store.flush().unwrap(),
+                    1 => drop(store.compact(|_| ControlFlow::Continue(())).unwrap()),
+                    2 => store.flush().unwrap(),
                     _ => store.commit().unwrap(),
                 }
                 for (writer, sure) in (0..).zip(sure) {

@@ -9,7 +9,7 @@ use forebay_store::{
     Batch, Durability, ScanRange, Store, StoreError,
     disk::faulty::{Fault, FaultPlan},
 };
-use std::{collections::BTreeMap, sync::Arc, thread, time::Duration};
+use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc, thread, time::Duration};
 
 /// What a key may hold: one value after an acknowledged write; more after writes that failed.
 type Possible = BTreeMap<Vec<u8>, Vec<Option<Vec<u8>>>>;
@@ -19,6 +19,7 @@ enum Step {
     Write(Vec<(Vec<u8>, Option<Vec<u8>>)>),
     Flush,
     Collect,
+    Compact,
     Scan,
 }
 
@@ -42,6 +43,7 @@ fn workload(rng: &mut Rng) -> Vec<Step> {
                     .collect(),
             ),
             13 if i % 60 == 58 => Step::Collect,
+            13 if i % 60 == 28 => Step::Compact,
             14 => Step::Scan,
             _ => Step::Write(vec![(key(rng), Some(vec![i as u8; 20_000]))]),
         })
@@ -90,6 +92,7 @@ fn run(store: &Store, steps: &[Step], insist: bool) -> Possible {
                 Step::Write(changes) => write(store, changes),
                 Step::Flush => store.flush(),
                 Step::Collect => store.gc().map(drop),
+                Step::Compact => store.compact(|_| ControlFlow::Continue(())).map(drop),
                 Step::Scan => store
                     .scan(ScanRange::all())
                     .and_then(|scan| scan.collect::<Result<Vec<_>, _>>())
