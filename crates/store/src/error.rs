@@ -129,6 +129,14 @@ pub enum StoreError {
         /// Where in it, and what was found.
         what: String,
     },
+    /// A value was compressed by what this program has not got.
+    #[error("{} has a value that was compressed with {algorithm}, which this program was built without: nothing is damaged. Build it with the cargo feature {algorithm} of forebay-store", path.display())]
+    NotBuiltIn {
+        /// The file, or the store.
+        path: PathBuf,
+        /// The algorithm, which is also the feature's name.
+        algorithm: &'static str,
+    },
     /// A value-log file is not there, too short, or not ours.
     #[error("value-log file {} {what}. The store was not opened and nothing was changed; put the file back", path.display())]
     ValueLog {
@@ -456,6 +464,13 @@ impl StoreError {
     /// True of a write that may be done once there is room.
     pub(crate) fn wants_room(&self) -> bool {
         matches!(self, Self::Stalled { .. }) || self.is_full_disk()
+    }
+
+    pub(crate) fn not_built_in(path: &Path, algorithm: &'static str) -> Self {
+        Self::NotBuiltIn {
+            path: path.to_owned(),
+            algorithm,
+        }
     }
 
     pub(crate) fn damaged(path: &Path, what: impl Into<String>) -> Self {

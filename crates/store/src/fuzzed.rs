@@ -3,12 +3,14 @@
 //! read. `tests/fuzzed.rs`, `fuzz/fuzz_targets`.
 
 use crate::{
+    VALUE_BYTES_MAX,
+    compression::unpack,
     disk::{HeldDirectory, RealDisk},
     index,
     large_values::LargeValues,
     log::{LogReader, ValueLog, ZEROS, file_header},
     manifest::{FileRef, ManifestState, StoreManifest, VERSION},
-    op::{EXPIRES, op_in_batch, ops, push_op, read_record},
+    op::{COMPRESSED, EXPIRES, LargeRef, op_in_batch, ops, push_op, read_record},
     salvage::GivenUp,
 };
 use forebay_pool::{Lsn, Record, RecordHeader, crc32c};
@@ -44,7 +46,8 @@ pub fn index_manifest(data: &[u8]) {
 
 /// The payload of a record, of each kind, and one operation of a batch.
 pub fn operation(data: &[u8]) {
-    for kind in (0..6).flat_map(|kind| [kind, kind | EXPIRES]) {
+    let flags = [0, EXPIRES, COMPRESSED, EXPIRES | COMPRESSED];
+    for kind in (0..6).flat_map(|kind| flags.map(|flag| kind | flag)) {
         let header = RecordHeader {
             length: u32::try_from(data.len()).unwrap_or(u32::MAX),
             lsn: 64,
@@ -138,6 +141,29 @@ fn read_all(log: &ValueLog, bytes: u64) {
     }
 }
 
+/// What is stored of a compressed value: as it is, and with each algorithm and a right length.
+pub fn compressed_value(data: &[u8]) {
+    let mut read = b"before".to_vec();
+    let _ = unpack(data, &mut read);
+    assert!(read.starts_with(b"before") && read.capacity() <= packed_most(data.len()));
+    for algorithm in 0..4 {
+        for length in [data.len() as u32, 1000, 1 << 20, u32::MAX] {
+            let sealed = [&length.to_le_bytes()[..], &[algorithm], data].concat();
+            let mut read = Vec::new();
+            match unpack(&sealed, &mut read) {
+                Ok(()) => assert_eq!(read.len(), length as usize),
+                Err(_) => assert!(read.is_empty()),
+            }
+            assert!(read.capacity() <= packed_most(sealed.len()));
+        }
+    }
+}
+
+/// What so many bytes may become at most, by any algorithm, and a little.
+fn packed_most(bytes: usize) -> usize {
+    (bytes.saturating_mul(32 << 10) + 4096).min(VALUE_BYTES_MAX)
+}
+
 /// A large value's file in `dir`: as it is, and with the right checksum of its header.
 pub fn large_value(dir: &Path, data: &[u8]) {
     let Ok(values) = LargeValues::open(Arc::new(RealDisk::default()), dir, OWNER, 0) else {
@@ -158,16 +184,23 @@ pub fn large_value(dir: &Path, data: &[u8]) {
         assert!(written.is_ok(), "{written:?}");
         let key = values.key_of(1);
         let _ = values.never_written(1);
-        for bytes in [0, 1, 1 << 30, u64::MAX] {
-            let value = crate::op::LargeRef {
-                id: 1,
-                bytes,
-                crc: 0,
-            };
-            let mut read = Vec::new();
-            let _ = values.read(key.as_deref().unwrap_or(b"key"), &value, &mut read);
-            assert!(read.len() <= data.len());
+        let key = key.as_deref().unwrap_or(b"key");
+        let there = (data.len() as u64).saturating_sub(64 + key.len() as u64);
+        for bytes in [0, 1, there, 1 << 30, u64::MAX] {
+            for compressed in [false, true] {
+                let value = LargeRef {
+                    id: 1,
+                    bytes,
+                    crc: crc32c([&data[data.len() - there as usize..]]),
+                    compressed,
+                };
+                let mut read = Vec::new();
+                let _ = values.read(key, &value, &mut read);
+                assert!(compressed || read.len() <= data.len());
+                assert!(read.capacity() <= packed_most(data.len()));
+            }
         }
+        let _ = values.verify(1);
     }
     let _ = fs::remove_file(path);
 }

@@ -12,16 +12,22 @@
 //! 24  value CRC-32C   4
 //! 28  key length      4
 //! 32  store          16
-//! 48  reserved       16   zero
-//! 64  key, then value
+//! 48  compressed      1   1 if the value is blocks, each compressed or not
+//! 49  reserved       15   zero
+//! 64  key, then value; or blocks, each:
+//!       length 4 | as a compressed value (`compression`)
 //! ```
+//!
+//! Length and checksum are those of what is stored.
 
 use crate::{
+    compression::{Compressor, NotUnpacked, PACKED_HEADER, raw_length, unpack},
     disk::{Disk, DiskFile},
     error::StoreError,
+    limits::VALUE_BYTES_MAX,
     op::LargeRef,
 };
-use forebay_pool::crc32c;
+use forebay_pool::{Checksum, crc32c};
 use parking_lot::Mutex;
 use std::{
     collections::BTreeSet,
@@ -38,6 +44,12 @@ use uuid::Uuid;
 pub(crate) const DIR: &str = "large";
 const MAGIC: &[u8; 4] = b"FLRG";
 const HEADER: usize = 64;
+/// Place of the byte in it that says whether the value is compressed.
+const COMPRESSED_AT: usize = 48;
+/// Bytes of a value that are compressed as one.
+const BLOCK: usize = 1 << 20;
+/// Bytes of the length before a block.
+const BLOCK_LENGTH: usize = 4;
 
 /// No value gets a higher number: so counting on never overflows, and a file with one is not the
 /// store's.
@@ -171,36 +183,91 @@ impl LargeValues {
         (self.bytes.load(SeqCst), self.files.load(SeqCst))
     }
 
-    /// Writes a value to a file of its own, durably.
-    pub(crate) fn write(&self, key: &[u8], value: &[u8]) -> Result<WrittenValue<'_>, StoreError> {
+    /// Writes a value to a file of its own, durably: in blocks that are compressed, if the first
+    /// one becomes smaller.
+    pub(crate) fn write(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        compressor: &Compressor,
+    ) -> Result<WrittenValue<'_>, StoreError> {
+        let (first, rest) = value.split_at(value.len().min(BLOCK));
+        compressor.packed(first, |flag, body| {
+            if flag == 0 {
+                compressor.count_raw(rest);
+                return self.write_parts(key, value.len(), false, |content| content.add(value));
+            }
+            self.write_parts(key, value.len(), true, |content| {
+                content.add_block(&[body])?;
+                rest.chunks(BLOCK).try_for_each(|block| {
+                    compressor.packed_block(block, |head, body| content.add_block(&[head, body]))
+                })
+            })
+        })
+    }
+
+    /// Writes what is stored of a value that lies in a record so far: `compressed` or as it is.
+    pub(crate) fn write_stored(
+        &self,
+        key: &[u8],
+        stored: &[u8],
+        compressed: bool,
+    ) -> Result<WrittenValue<'_>, StoreError> {
+        self.write_parts(key, stored.len(), compressed, |content| match compressed {
+            true => content.add_block(&[stored]),
+            false => content.add(stored),
+        })
+    }
+
+    /// Writes a file whose content `write` gives, with room for `bytes` from the beginning.
+    fn write_parts(
+        &self,
+        key: &[u8],
+        bytes: usize,
+        compressed: bool,
+        write: impl FnOnce(&mut LargeContent<'_>) -> io::Result<()>,
+    ) -> Result<WrittenValue<'_>, StoreError> {
         let id = {
             let mut in_flight = self.in_flight.lock();
             let id = self.next.fetch_add(1, SeqCst);
             in_flight.insert(id);
             id
         };
-        let written = WrittenValue {
+        let mut written = WrittenValue {
             values: self,
             value: LargeRef {
                 id,
-                bytes: value.len() as u64,
-                crc: crc32c([value]),
+                bytes: 0,
+                crc: 0,
+                compressed,
             },
         };
         let path = self.path(id);
-        let total = (HEADER + key.len() + value.len()) as u64;
-        let write = || {
+        let start = (HEADER + key.len()) as u64;
+        let allocated = start + bytes as u64;
+        let do_write = || {
             let file = self.disk.create(&path)?;
-            file.allocate(total)?;
+            file.allocate(allocated)?;
+            let mut content = LargeContent {
+                file: &*file,
+                start,
+                bytes: 0,
+                crc: Checksum::new(),
+            };
+            write(&mut content)?;
+            written.value.bytes = content.bytes;
+            written.value.crc = content.crc.value();
             let header = encode(&written.value, key, self.store);
             file.write_all_at(&[&header[..], key].concat(), 0)?;
-            file.write_all_at(value, (HEADER + key.len()) as u64)?;
+            if start + content.bytes < allocated {
+                file.truncate(start + content.bytes)?;
+            }
             file.sync()?;
             self.disk.sync_dir(&self.dir)
         };
-        self.bytes.fetch_add(total, SeqCst);
+        self.bytes.fetch_add(allocated, SeqCst);
         self.files.fetch_add(1, SeqCst);
-        write().map_err(|e| {
+        do_write().map_err(|e| {
             // Nothing points to it, unless it was there already. What cannot be removed now counts
             // until it is.
             let is_gone = e.kind() == io::ErrorKind::AlreadyExists
@@ -209,11 +276,13 @@ impl LargeValues {
                     Err(e) => e.kind() == io::ErrorKind::NotFound,
                 };
             if is_gone {
-                self.bytes.fetch_sub(total, SeqCst);
+                self.bytes.fetch_sub(allocated, SeqCst);
                 self.files.fetch_sub(1, SeqCst);
             }
             StoreError::io("writing", &path)(e)
         })?;
+        self.bytes.fetch_add(start + written.value.bytes, SeqCst);
+        self.bytes.fetch_sub(allocated, SeqCst);
         Ok(written)
     }
 
@@ -231,15 +300,27 @@ impl LargeValues {
         if length.saturating_sub((HEADER + key.len()) as u64) < value.bytes {
             return Err(damaged("the file is shorter than its value"));
         }
+        let at = (HEADER + key.len()) as u64;
         let start = to.len();
-        to.resize(start + usize::try_from(value.bytes).unwrap_or(0), 0);
-        file.read_exact_at(&mut to[start..], (HEADER + key.len()) as u64)
-            .map_err(StoreError::io("reading", &path))?;
-        if crc32c([&to[start..]]) != value.crc {
-            to.truncate(start);
-            return Err(damaged("the value's checksum does not match"));
-        }
-        Ok(())
+        let read = match value.compressed {
+            true => read_blocks(&*file, at, value, to),
+            false => {
+                to.resize(start + usize::try_from(value.bytes).unwrap_or(0), 0);
+                let read = file.read_exact_at(&mut to[start..], at);
+                read.map(|()| Ok(crc32c([&to[start..]])))
+            }
+        };
+        let problem = match read.map_err(StoreError::io("reading", &path))? {
+            Ok(crc) if crc == value.crc => return Ok(()),
+            Ok(_) => "the value's checksum does not match".to_owned(),
+            Err((_, NotUnpacked::NotBuiltIn(algorithm))) => {
+                to.truncate(start);
+                return Err(StoreError::not_built_in(&path, algorithm));
+            }
+            Err((at, why)) => format!("at byte {at}: {why}"),
+        };
+        to.truncate(start);
+        Err(damaged(&problem))
     }
 
     /// The key that file `id` was written for.
@@ -289,8 +370,13 @@ impl LargeValues {
             let bytes = header[at..at + length].iter().rev();
             bytes.fold(0_u64, |value, &byte| value << 8 | u64::from(byte))
         });
-        let crc = u32::try_from(crc).unwrap_or(0);
-        self.read(&key, &LargeRef { id, bytes, crc }, &mut Vec::new())
+        let value = LargeRef {
+            id,
+            bytes,
+            crc: u32::try_from(crc).unwrap_or(0),
+            compressed: header[COMPRESSED_AT] != 0,
+        };
+        self.read(&key, &value, &mut Vec::new())
     }
 
     /// True if the header of file `id` never reached the disk: then no record points to it.
@@ -324,6 +410,73 @@ impl LargeValues {
     }
 }
 
+/// A file's content, as it is written.
+struct LargeContent<'a> {
+    file: &'a dyn DiskFile,
+    /// Where it begins in the file.
+    start: u64,
+    bytes: u64,
+    crc: Checksum,
+}
+
+impl LargeContent<'_> {
+    fn add(&mut self, part: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(part, self.start + self.bytes)?;
+        self.crc.add(part);
+        self.bytes += part.len() as u64;
+        Ok(())
+    }
+
+    fn add_block(&mut self, parts: &[&[u8]]) -> io::Result<()> {
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        let length = u32::try_from(length).map_err(|_| io::ErrorKind::InvalidInput)?;
+        self.add(&length.to_le_bytes())?;
+        let mut parts = parts.iter().filter(|part| !part.is_empty());
+        parts.try_for_each(|part| self.add(part))
+    }
+}
+
+/// Appends the value that lies in blocks from `at` of the file on to `to`; the checksum of what is
+/// stored. What is no block is told with its place in the file.
+fn read_blocks(
+    file: &dyn DiskFile,
+    mut at: u64,
+    value: &LargeRef,
+    to: &mut Vec<u8>,
+) -> io::Result<Result<u32, (u64, NotUnpacked)>> {
+    let (start, end) = (to.len(), at + value.bytes);
+    let (mut block, mut crc) = (Vec::new(), Checksum::new());
+    while at < end {
+        let mut length = [0; BLOCK_LENGTH];
+        if end - at < (BLOCK_LENGTH + PACKED_HEADER) as u64 {
+            return Ok(Err((at, NotUnpacked::Short)));
+        }
+        file.read_exact_at(&mut length, at)?;
+        crc.add(&length);
+        let bytes = u32::from_le_bytes(length);
+        if u64::from(bytes) > end - at - BLOCK_LENGTH as u64 {
+            return Ok(Err((at, NotUnpacked::Short)));
+        }
+        block.resize(bytes as usize, 0);
+        file.read_exact_at(&mut block, at + BLOCK_LENGTH as u64)?;
+        crc.add(&block);
+        // All blocks together are one value.
+        let (said, most) = (
+            to.len() - start + raw_length(&block).unwrap_or(0) as usize,
+            VALUE_BYTES_MAX,
+        );
+        let unpacked = match said > most {
+            true => Err(NotUnpacked::RawLength { said, most }),
+            false => unpack(&block, to),
+        };
+        if let Err(why) = unpacked {
+            return Ok(Err((at, why)));
+        }
+        at += BLOCK_LENGTH as u64 + u64::from(bytes);
+    }
+    Ok(Ok(crc.value()))
+}
+
 /// Name of the file of value `id`.
 pub(crate) fn file_name(id: u64) -> String {
     format!("{id:016x}.val")
@@ -337,6 +490,7 @@ fn encode(value: &LargeRef, key: &[u8], store: Uuid) -> [u8; HEADER] {
     header[24..28].copy_from_slice(&value.crc.to_le_bytes());
     header[28..32].copy_from_slice(&u32::try_from(key.len()).unwrap_or(u32::MAX).to_le_bytes());
     header[32..48].copy_from_slice(store.as_bytes());
+    header[COMPRESSED_AT] = value.compressed.into();
     let crc = crc32c([&header[8..], key]);
     header[4..8].copy_from_slice(&crc.to_le_bytes());
     header
@@ -345,9 +499,12 @@ fn encode(value: &LargeRef, key: &[u8], store: Uuid) -> [u8; HEADER] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::{
-        RealDisk,
-        faulty::{Fault, FaultPlan, FaultyDisk},
+    use crate::{
+        compression::Compression,
+        disk::{
+            RealDisk,
+            faulty::{Fault, FaultPlan, FaultyDisk},
+        },
     };
 
     #[test]
@@ -356,7 +513,9 @@ mod tests {
         let values =
             LargeValues::open(Arc::new(RealDisk::default()), dir.path(), Uuid::nil(), 0).unwrap();
         let value = vec![7; 100_000];
-        let written = values.write(b"key", &value).unwrap();
+        let written = values
+            .write(b"key", &value, &Compressor::new(Compression::None))
+            .unwrap();
         assert_eq!(values.settled_below(), written.value.id);
         let pointer = written.value;
         drop(written);
@@ -376,12 +535,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let disk = Arc::new(RealDisk::default());
         let values = LargeValues::open(disk.clone(), dir.path(), Uuid::nil(), 0).unwrap();
-        let pointer = values.write(b"key", &[7; 1000]).unwrap().value;
+        let pointer = values
+            .write(b"key", &[7; 1000], &Compressor::new(Compression::None))
+            .unwrap()
+            .value;
         let stray = values.path(u64::MAX);
         std::fs::write(&stray, b"not ours").unwrap();
         let values = LargeValues::open(disk, dir.path(), Uuid::nil(), 0).unwrap();
         for _ in 0..3 {
-            drop(values.write(b"other", &[8; 1000]));
+            drop(values.write(b"other", &[8; 1000], &Compressor::new(Compression::None)));
         }
         let mut read = Vec::new();
         values.read(b"key", &pointer, &mut read).unwrap();
@@ -398,7 +560,11 @@ mod tests {
             let disk = FaultyDisk::new(Arc::new(RealDisk::default()), Arc::clone(&plan));
             let values = LargeValues::open(Arc::new(disk), dir.path(), Uuid::nil(), 0).unwrap();
             plan.strike(at, Fault::Gone);
-            assert!(values.write(b"key", &[7; 1000]).is_err());
+            assert!(
+                values
+                    .write(b"key", &[7; 1000], &Compressor::new(Compression::None))
+                    .is_err()
+            );
             plan.heal();
             for id in values.ids().unwrap() {
                 values.remove(id).unwrap();
@@ -415,7 +581,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let values =
             LargeValues::open(Arc::new(RealDisk::default()), dir.path(), Uuid::nil(), 0).unwrap();
-        let pointer = values.write(b"key", &[7; 1000]).unwrap().value;
+        let pointer = values
+            .write(b"key", &[7; 1000], &Compressor::new(Compression::None))
+            .unwrap()
+            .value;
         let path = values.path(pointer.id);
         let bytes = std::fs::read(&path).unwrap();
         let mut flipped = bytes.clone();

@@ -89,12 +89,14 @@
 //! The modules:
 //!
 //! * `options`; `disk`: files, and files that fail; `op`: operations as bytes;
+//! * `compression`: of values;
 //! * `log`: the address space of records; `large_values`: too large for it;
 //! * `memtable`: recent keys; `index`: all others; `range_tombstones`: deleted ranges; `manifest`;
 //! * `db`: where they come together.
 //!
 //! Formats: docs/store-format.md. What is promised: docs/durability.md.
 
+mod compression;
 mod db;
 // The three that are hidden are no part of the library's interface: they are open for its own tests
 // and fuzzers.
@@ -118,6 +120,7 @@ mod range_tombstones;
 mod salvage;
 mod stats;
 
+pub use compression::Compression;
 pub use db::{
     Batch, Keyspace, ReadOnlyStore, Scan, ScanRange, Snapshot, Store, Transaction, TransactionScan,
     Value,
@@ -129,6 +132,6 @@ pub use keyspace::{KeyspaceInfo, KeyspaceOptions};
 pub use limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use options::{Durability, StoreOptions};
 pub use stats::{
-    BackupReport, CompactionProgress, CompactionReport, CompactionStage, CopyReport, GcReport,
-    SetAside, Stats, VerifyReport, WaitStats, WriterWaits,
+    BackupReport, CompactionProgress, CompactionReport, CompactionStage, CompressionStats,
+    CopyReport, GcReport, SetAside, Stats, ValueSample, VerifyReport, WaitStats, WriterWaits,
 };

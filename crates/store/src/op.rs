@@ -12,6 +12,8 @@
 //!
 //! expires (bit 0x200 of a put's or large value's kind)
 //!                    before the value, or the id: milliseconds since the epoch 8
+//! compressed (bit 0x100 of these)
+//!                    what is stored of the value is compressed (`compression`)
 //! ```
 
 use crate::keyspace::is_marked;
@@ -37,6 +39,12 @@ pub(crate) const KIND_DELETE_RANGE: u16 = 5;
 pub(crate) const EXPIRES: u16 = 0x200;
 /// Bytes of that.
 pub(crate) const EXPIRY: usize = 8;
+
+/// Bit of a put's kind, and of a large value's: its value is compressed.
+pub(crate) const COMPRESSED: u16 = 0x100;
+
+const KIND_PUT_COMPRESSED: u16 = KIND_PUT | COMPRESSED;
+const KIND_LARGE_COMPRESSED: u16 = KIND_LARGE | COMPRESSED;
 
 /// Bytes of the key length that starts a single operation's payload.
 pub(crate) const KEY_LENGTH: usize = 2;
@@ -64,10 +72,12 @@ pub(crate) fn expiring(expiry: u64, rest: &[u8]) -> Vec<u8> {
 pub(crate) struct LargeRef {
     /// Number of its file.
     pub(crate) id: u64,
-    /// Bytes of the value.
+    /// Bytes that are stored of the value.
     pub(crate) bytes: u64,
-    /// CRC-32C of the value.
+    /// CRC-32C of these.
     pub(crate) crc: u32,
+    /// They are compressed.
+    pub(crate) compressed: bool,
 }
 
 impl LargeRef {
@@ -81,12 +91,21 @@ impl LargeRef {
         bytes
     }
 
-    fn decode(bytes: &[u8]) -> Option<Self> {
+    /// The kind of what leads to it.
+    pub(crate) fn kind(&self) -> u16 {
+        match self.compressed {
+            true => KIND_LARGE_COMPRESSED,
+            false => KIND_LARGE,
+        }
+    }
+
+    fn decode(bytes: &[u8], compressed: bool) -> Option<Self> {
         let bytes: &[u8; Self::BYTES] = bytes.try_into().ok()?;
         Some(Self {
             id: u64::from_le_bytes(bytes[0..8].try_into().ok()?),
             bytes: u64::from_le_bytes(bytes[8..16].try_into().ok()?),
             crc: u32::from_le_bytes(bytes[16..20].try_into().ok()?),
+            compressed,
         })
     }
 }
@@ -96,6 +115,8 @@ impl LargeRef {
 pub(crate) enum KeyChange<'a> {
     /// The value is this.
     Put(&'a [u8]),
+    /// The value is what these bytes are, decompressed.
+    Compressed(&'a [u8]),
     /// The value is in a large file.
     Large(LargeRef),
     /// There is no value any more.
@@ -180,8 +201,9 @@ fn op<'a>(kind: u16, key: &'a [u8], body: &'a [u8], bytes: usize) -> Result<Op<'
 fn change(kind: u16, body: &[u8]) -> Result<KeyChange<'_>, NotAnOp> {
     match kind {
         KIND_PUT => Ok(KeyChange::Put(body)),
+        KIND_PUT_COMPRESSED => Ok(KeyChange::Compressed(body)),
         KIND_DELETE if body.is_empty() => Ok(KeyChange::Delete),
-        KIND_LARGE => LargeRef::decode(body)
+        KIND_LARGE | KIND_LARGE_COMPRESSED => LargeRef::decode(body, kind != KIND_LARGE)
             .map(KeyChange::Large)
             .ok_or(NotAnOp::Shape),
         KIND_DELETE_RANGE => match body {
@@ -302,6 +324,11 @@ mod tests {
             id: 7,
             bytes: 1 << 30,
             crc: 9,
+            compressed: false,
+        };
+        let packed = LargeRef {
+            compressed: true,
+            ..large
         };
         for (kind, body, expected) in [
             (KIND_PUT, &b"value"[..], KeyChange::Put(b"value")),
@@ -314,12 +341,15 @@ mod tests {
                 &range_body(Some(b"kez")),
                 KeyChange::DeleteRange(Some(b"kez")),
             ),
+            (0x101, b"frame", KeyChange::Compressed(b"frame")),
+            (0x103, &large.encode(), KeyChange::Large(packed)),
         ] {
             let bytes = record(kind, &[&[3, 0][..], b"key", body].concat());
             let op = read_record(&bytes, 64, Uuid::nil()).unwrap();
             assert_eq!((op.key, op.change), (&b"key"[..], expected));
             assert_eq!(all(&bytes), [Ok(op)]);
             assert_eq!(op.bytes, bytes.len());
+            assert_eq!((op.kind, op.body), (kind, body));
         }
     }
 
@@ -354,11 +384,18 @@ mod tests {
             id: 7,
             bytes: 1 << 30,
             crc: 9,
+            compressed: false,
+        };
+        let packed = LargeRef {
+            compressed: true,
+            ..large
         };
         for (kind, rest, expected) in [
             (KIND_PUT, &b"value"[..], KeyChange::Put(b"value")),
             (KIND_PUT, b"", KeyChange::Put(b"")),
             (KIND_LARGE, &large.encode(), KeyChange::Large(large)),
+            (0x101, b"frame", KeyChange::Compressed(b"frame")),
+            (0x103, &large.encode(), KeyChange::Large(packed)),
         ] {
             let body = expiring(1 << 50, rest);
             let bytes = record(kind | EXPIRES, &[&[3, 0][..], b"key", &body].concat());
@@ -385,6 +422,10 @@ mod tests {
         for payload in [&[9, 0, b'k'][..], &[9][..]] {
             assert_eq!(all(&record(KIND_PUT, payload)), [Err(NotAnOp::Shape)]);
         }
+        assert_eq!(
+            all(&record(0x102, &[1, 0, b'k'])),
+            [Err(NotAnOp::Kind(0x102))]
+        );
         assert_eq!(all(&record(99, &[1, 0, b'k'])), [Err(NotAnOp::Kind(99))]);
         assert_eq!(all(&record(KIND_BATCH, &[0; 20])), [Err(NotAnOp::Checksum)]);
         for body in [&[1][..], &[], &[2], &[0, b'k']] {

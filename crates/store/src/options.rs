@@ -1,6 +1,6 @@
 //! How a store is opened.
 
-use crate::{disk::descriptors, error::StoreError, log::segments_min};
+use crate::{compression::Compression, disk::descriptors, error::StoreError, log::segments_min};
 use forebay_pool::SEGMENTS_MAX;
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -72,6 +72,7 @@ impl std::str::FromStr for Durability {
 /// | [`durability`](Self::durability) | without a pool: [`Durability::Fsync`]; writers wait for the drain ([`WriterWaits::segment`](crate::WriterWaits::segment)): more segments |
 /// | [`commit_puts`](Self::commit_puts) | on a pool on a disk, the last puts may be lost, or are committed by hundreds |
 /// | [`cache_size`](Self::cache_size) | reads come back to more values than 128 MiB hold |
+/// | [`compression`](Self::compression) | the disk is scarce, or its writes: values that become smaller |
 /// | [`memtable_size`](Self::memtable_size) | memory is scarce: six chunks of it may exist |
 /// | [`space_amplification_max`](Self::space_amplification_max) | the disk is scarce: less; overwrites are slowed by the collector: more |
 /// | [`create_if_missing`](Self::create_if_missing) | a wrong path is to be an error |
@@ -96,6 +97,7 @@ pub struct StoreOptions {
     pub(crate) space_amplification_max: f64,
     pub(crate) salvage: bool,
     pub(crate) clock: StoreClock,
+    pub(crate) compression: Compression,
 }
 
 impl Default for StoreOptions {
@@ -125,6 +127,7 @@ impl StoreOptions {
             space_amplification_max: 1.5,
             salvage: false,
             clock: StoreClock::Wall,
+            compression: Compression::None,
         }
     }
 
@@ -262,6 +265,29 @@ impl StoreOptions {
         self
     }
 
+    /// Values that are written from now on are compressed so. Default: not.
+    ///
+    /// ```
+    /// use forebay_store::{Compression, Durability, StoreOptions};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// let options = StoreOptions::new().durability(Durability::NoSync);
+    /// let store = options.clone().compression(Compression::Lz4).open(dir.path(), None)?;
+    /// store.put("row", &"{\"colour\":\"blue\"}".repeat(100))?;
+    /// let found = store.stats().compression;
+    /// assert!(found.stored_bytes < found.raw_bytes / 10);
+    /// # store.close()?;
+    /// let store = options.open(dir.path(), None)?; // reads it, too
+    /// assert_eq!(store.get("row")?.map(|row| row.len()), Some(1700));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub const fn compression(mut self, compression: Compression) -> Self {
+        self.compression = compression;
+        self
+    }
+
     /// How many files of the value log and large values may be open at a time; the rest is for the
     /// index's tables.
     pub(crate) fn open_log_files(&self) -> usize {
@@ -324,7 +350,10 @@ impl StoreOptions {
                 self.space_amplification_max
             ));
         }
-        Ok(())
+        match self.compression.objection() {
+            Some(what) => bad(what),
+            None => Ok(()),
+        }
     }
 }
 
@@ -366,7 +395,8 @@ mod tests {
     #[test]
     fn options_out_of_bounds_are_refused_and_the_defaults_are_not() {
         assert!(StoreOptions::new().check(false).is_ok());
-        let broken: [fn(&mut StoreOptions); 9] = [
+        let broken: [fn(&mut StoreOptions); 10] = [
+            |o| o.compression = Compression::Zstd(23),
             |o| o.open_files = Some(1),
             |o| o.resident = true,
             |o| (o.resident, o.durability) = (true, Durability::Fsync),

@@ -52,6 +52,8 @@ pub struct Stats {
     pub scan_passed_keys: u64,
     /// What writers waited for since the store was opened.
     pub waits: WriterWaits,
+    /// What compression gained of the values that were written.
+    pub compression: CompressionStats,
     /// The index.
     pub index: IndexStats,
     /// Times that a value-log file was synced since the store was opened.
@@ -71,6 +73,38 @@ pub struct Stats {
     /// Why the value log or the index cannot be written, or no garbage be collected, at present, if
     /// so; or why a write had no room that has none still.
     pub trouble: Option<String>,
+}
+
+/// What compression gained since the store was opened, of the values that were handed to writes.
+/// Without it nothing is counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct CompressionStats {
+    /// The option, in words.
+    pub compression: String,
+    /// Values, and blocks of large ones.
+    pub values: u64,
+    /// Their bytes.
+    pub raw_bytes: u64,
+    /// The bytes that were stored of them.
+    pub stored_bytes: u64,
+    /// Those that were stored as they are: short ones, ones that became too little smaller, and
+    /// ones that were not tried.
+    pub kept_raw: u64,
+}
+
+/// Values that were looked at in the value log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ValueSample {
+    /// How many.
+    pub values: u64,
+    /// Those of them that are compressed.
+    pub compressed: u64,
+    /// Bytes of all of them.
+    pub raw_bytes: u64,
+    /// The bytes that are stored of them.
+    pub stored_bytes: u64,
 }
 
 /// What writers waited for, apart from a processor and the disk of an `fsync`.

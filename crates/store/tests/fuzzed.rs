@@ -1,8 +1,9 @@
 //! The fuzz targets' functions, with the committed seeds and with random changes: whatever bytes
 //! the store's files have, it does not panic, and takes no more memory than they can fill.
 //!
-//! Promise (store): No bytes of a manifest, an index manifest, a value-log file, an operation or a
-//! large value's file make a store panic or take memory beyond the file's size.
+//! Promise (store): No bytes of a manifest, an index manifest, a value-log file, an operation, a
+//! compressed value or a large value's file make a store panic or take memory beyond the file's
+//! size.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use forebay_pool::{RecordHeader, crc32c, format::segment::SegmentHeader};
@@ -32,15 +33,17 @@ fn run(target: &str, data: &[u8]) {
         "store-manifest" => fuzzed::manifest(data),
         "store-index-manifest" => fuzzed::index_manifest(data),
         "store-operation" => fuzzed::operation(data),
+        "store-compressed-value" => fuzzed::compressed_value(data),
         "store-value-log" => fuzzed::value_log(tempfile::tempdir().unwrap().path(), data),
         _ => fuzzed::large_value(tempfile::tempdir().unwrap().path(), data),
     }
 }
 
-const TARGETS: [&str; 5] = [
+const TARGETS: [&str; 6] = [
     "store-manifest",
     "store-index-manifest",
     "store-operation",
+    "store-compressed-value",
     "store-value-log",
     "store-large-value",
 ];
@@ -203,7 +206,7 @@ fn write_the_seeds() {
         "numbers-too-large",
         "watermark 99999999999999999999\nnext 0\n",
     );
-    let operations: [(&str, Vec<u8>); 7] = [
+    let operations: [(&str, Vec<u8>); 8] = [
         ("put", operation(b"key", b"value")),
         ("delete", operation(b"key", b"")),
         ("large", operation(b"key", &[7; 20])),
@@ -214,6 +217,7 @@ fn write_the_seeds() {
         ),
         ("batch-with-a-large-value", in_batch(3, b"a", &[7; 20])),
         ("batch-of-an-unknown-kind", in_batch(9, b"a", b"1")),
+        ("compressed-in-a-batch", in_batch(0x101, b"a", &[9; 20])),
     ];
     for (name, bytes) in &operations {
         put("store-operation", name, bytes);
@@ -243,6 +247,24 @@ fn write_the_seeds() {
         "a-record-across-pages",
         &segment(0, &[(1, operation(b"key", &[5; 9000]))]),
     );
+    let compressed = |name: &str, raw: u32, algorithm: u8, frame: &[u8]| {
+        let bytes = [&raw.to_le_bytes()[..], &[algorithm], frame].concat();
+        put("store-compressed-value", name, &bytes);
+    };
+    // 15 zeros and what ends a block; the empty frame, and one of 20 zeros.
+    let lz4 = [0x17, 0, 1, 0, 0x30, 0, 0, 0];
+    let zstd = [0x28, 0xB5, 0x2F, 0xFD, 0x20];
+    compressed("lz4", 15, 1, &lz4);
+    compressed("lz4-lying", u32::MAX, 1, &lz4);
+    compressed("zstd-empty", 0, 2, &[&zstd[..], &[0, 1, 0, 0]].concat());
+    compressed("zstd", 20, 2, &[&zstd[..], &[20, 0xA3, 0, 0, 0]].concat());
+    compressed(
+        "zstd-lying",
+        1 << 30,
+        2,
+        &[&zstd[..], &[20, 0xA3, 0, 0, 0]].concat(),
+    );
+    compressed("of-no-algorithm", 3, 7, b"abc");
     let large = |key: &[u8], length: u32, value: &[u8]| {
         let mut header = [0; 64];
         header[..4].copy_from_slice(b"FLRG");
@@ -272,4 +294,12 @@ fn write_the_seeds() {
         &large(b"key", u32::MAX, &[9; 300]),
     );
     put("store-large-value", "never-written", &[0; 64]);
+    let block = [&17u32.to_le_bytes()[..], &[12, 0, 0, 0, 0], &[9; 12]].concat();
+    let mut blocks = large(b"key", 3, &block.repeat(3));
+    blocks[48] = 1;
+    let crc = crc32c([&blocks[8..67]]);
+    blocks[4..8].copy_from_slice(&crc.to_le_bytes());
+    put("store-large-value", "in-blocks", &blocks);
+    blocks.truncate(100);
+    put("store-large-value", "in-blocks-cut-short", &blocks);
 }

@@ -49,7 +49,12 @@ fn way(number: u64) -> Durability {
 
 /// Segments, files and most values are so many times longer than the tiny ones.
 fn options(variant: Durability, longer: u64) -> StoreOptions {
+    let buffers = match variant {
+        Durability::Buffered(n) => u64::from(n),
+        _ => longer,
+    };
     tiny(variant)
+        .compression(common::compression(buffers))
         .segment_size(SEGMENT_BYTES * longer)
         .file_size(longer << 20)
         .space_amplification_max(1.3)

@@ -41,6 +41,7 @@ mod threads;
 mod transaction;
 mod update;
 mod value;
+mod value_sample;
 mod verify;
 mod write;
 
@@ -55,6 +56,7 @@ pub use write::Batch;
 
 use self::locks::Locks;
 use crate::{
+    compression::Compressor,
     disk::{Disk, SyncMeter},
     error::StoreError,
     index::{Index, ValueCache},
@@ -130,6 +132,7 @@ pub(crate) struct StoreCore {
     /// Values that were read lately.
     values: ValueCache,
     large: LargeValues,
+    compressor: Compressor,
     hasher: foldhash::fast::RandomState,
     locks: Locks,
     view: ArcSwap<ReadView>,
@@ -373,6 +376,7 @@ impl StoreCore {
             dropped_keyspaces: self.keyspaces().dropped().len() as u64,
             scan_passed_keys: self.background.scan_passed.load(Relaxed),
             waits: self.waits(),
+            compression: self.compressor.stats(),
             index: self.index.stats(),
             sync_calls,
             sync_seconds,

@@ -10,6 +10,7 @@
 
 use super::{Store, StoreCore, Value, snapshot::SnapshotMoment, value::ValuePlace};
 use crate::{
+    compression::{NotUnpacked, unpack_within},
     error::StoreError,
     index::{RecordAddress, ValueForm},
     keyspace::{KeyRoom, KeyspaceCatalogue, KeyspaceId},
@@ -390,6 +391,15 @@ impl StoreCore {
                 let end = address.len as usize;
                 at(end - value.len()..end)
             }
+            KeyChange::Compressed(stored) => {
+                let end = address.len as usize;
+                let stored = end - stored.len()..end;
+                unpack_within(buffer, stored).map_err(|why| self.not_unpacked(address, &why))?;
+                if expiry.is_none() {
+                    self.values.offer(address.lsn, buffer);
+                }
+                at(0..buffer.len())
+            }
             KeyChange::Large(_) if wait == WaitPolicy::No => Ok(None),
             KeyChange::Large(value) => {
                 buffer.clear();
@@ -486,6 +496,13 @@ impl StoreCore {
         }
     }
 
+    fn not_unpacked(&self, address: RecordAddress, why: &NotUnpacked) -> StoreError {
+        match why {
+            NotUnpacked::NotBuiltIn(algorithm) => StoreError::not_built_in(&self.dir, algorithm),
+            why => self.unreadable(address, why),
+        }
+    }
+
     fn unreadable(&self, address: RecordAddress, found: impl std::fmt::Display) -> StoreError {
         // A later session may have cut off what was not in the pool any more.
         if self.is_outdated() {
@@ -505,7 +522,50 @@ pub(super) fn live(address: Option<RecordAddress>) -> Option<RecordAddress> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Durability, StoreOptions};
+    use crate::{
+        Durability, StoreOptions,
+        log::RoomClaim,
+        op::{COMPRESSED, KIND_PUT},
+    };
+
+    /// Promise (store): A compressed value that cannot be decompressed is reported with its log
+    /// address, by every read that meets it, and costs no other value.
+    #[test]
+    fn a_corrupt_frame_is_reported_with_its_log_address() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = StoreOptions::new().durability(Durability::NoSync);
+        let store = options.open(dir.path().join("store"), None).unwrap();
+        store.put("a whole one", "value").unwrap();
+        // Each with the checksum that its record has to have.
+        let bodies: [&[u8]; 7] = [
+            b"",
+            &[9, 0, 0, 0],
+            &[9, 0, 0, 0, 1, 0xFF, 1, 2],
+            &[9, 0, 0, 0, 2, 0xFF, 1, 2],
+            &[9, 0, 0, 0, 77, 1, 2, 3],
+            &[0, 0, 0, 0x40, 1, 1, 2, 3],
+            &[0xFF, 0xFF, 0xFF, 0xFF, 2, 1, 2, 3],
+        ];
+        let kind = KIND_PUT | COMPRESSED;
+        for (i, body) in bodies.iter().enumerate() {
+            let key = [b'k', i as u8];
+            let shared = &store.shared;
+            let form = ValueForm::Record;
+            let written = shared.write_one(RoomClaim::Put, kind, &key, body, form, || true);
+            let said = store.get(&key).err().unwrap().to_string();
+            let place = format!("log address {}", written.unwrap().unwrap());
+            assert!(said.contains(&place) && said.contains("damaged"), "{said}");
+            assert!(store.get_into(&key, &mut Vec::new()).is_err());
+            assert!(store.update(&key, |_| None).is_err());
+            assert!(store.prefix(key).unwrap().next().unwrap().is_err());
+        }
+        assert_eq!(store.verify().unwrap().problems.len(), bodies.len());
+        // They are copied as they are, and go when they are overwritten.
+        store.gc().unwrap();
+        assert_eq!(*store.get("a whole one").unwrap().unwrap(), *b"value");
+        store.put(b"k\0", "new").unwrap();
+        assert_eq!(*store.get(b"k\0").unwrap().unwrap(), *b"new");
+    }
 
     #[test]
     fn an_address_of_another_length_than_its_record_is_damage() {

@@ -3,8 +3,8 @@
 //!
 //! 1. Slow down, if the memtable fills faster than it goes into the index (`brake`; one load tells
 //!    that nothing waits).
-//! 2. Under both: append the record. It is durable when the append returns, but for a pool on a
-//!    disk.
+//! 2. Compress the value, if the options say so (`compression`). Then, under both: append the
+//!    record. It is durable when the append returns, but for a pool on a disk.
 //! 3. Still under both: insert the key's address into the active chunk. The write is visible.
 //! 4. If that filled the chunk: freeze it (`indexer`).
 //! 5. With a pool on a disk: commit the log up to the record, unless the options say otherwise.
@@ -25,8 +25,8 @@ use crate::{
     log::RoomClaim,
     memtable::Chunk,
     op::{
-        EXPIRES, KEY_LENGTH, KIND_BATCH, KIND_DELETE, KIND_DELETE_RANGE, KIND_LARGE, KIND_PUT,
-        LargeRef, expiring, expiry_room, op_bytes, push_op, range_body,
+        EXPIRES, KEY_LENGTH, KIND_BATCH, KIND_DELETE, KIND_DELETE_RANGE, KIND_PUT, LargeRef,
+        expiring, expiry_room, op_bytes, push_op, range_body,
     },
     range_tombstones::RangeTombstone,
 };
@@ -303,8 +303,8 @@ pub(super) fn check_value(value: &[u8]) -> Result<(), StoreError> {
 /// The kind and body of the record that leads to a large value.
 pub(super) fn large_body(value: &LargeRef, expiry: Option<u64>) -> (u16, Vec<u8>) {
     match expiry {
-        None => (KIND_LARGE, value.encode().to_vec()),
-        Some(expiry) => (KIND_LARGE | EXPIRES, expiring(expiry, &value.encode())),
+        None => (value.kind(), value.encode().to_vec()),
+        Some(expiry) => (value.kind() | EXPIRES, expiring(expiry, &value.encode())),
     }
 }
 
@@ -479,13 +479,17 @@ impl StoreCore {
         if KEY_LENGTH + key.len() + expiry_room(key) + value.len() > self.tail.payload_max() {
             return self.put_large(key, value, expiry, still);
         }
-        match expiry {
-            None => self.write_at_pace(KIND_PUT, key, value, ValueForm::Record, still),
-            Some(expiry) => {
-                let (kind, body) = (KIND_PUT | EXPIRES, expiring(expiry, value));
-                self.write_at_pace(kind, key, &body, ValueForm::Record, still)
+        // Before any lock.
+        self.compressor.packed(value, |flag, stored| {
+            let (kind, form) = (KIND_PUT | flag, ValueForm::Record);
+            match expiry {
+                None => self.write_at_pace(kind, key, stored, form, still),
+                Some(expiry) => {
+                    let body = expiring(expiry, stored);
+                    self.write_at_pace(kind | EXPIRES, key, &body, form, still)
+                }
             }
-        }
+        })
     }
 
     pub(super) fn delete(&self, key: &[u8]) -> Result<(), StoreError> {
@@ -649,7 +653,7 @@ impl StoreCore {
         if bytes > bytes_max {
             return Err(StoreError::BatchTooLarge { bytes, bytes_max });
         }
-        let written = self.large.write(key, value);
+        let written = self.large.write(key, value, &self.compressor);
         let written = written.inspect_err(|e| self.note_lacked(e, value.len()))?;
         self.forget_lacked();
         let (kind, reference) = large_body(&written.value, expiry);
@@ -760,16 +764,21 @@ impl StoreCore {
     ) -> Result<(usize, usize), StoreError> {
         let expiry = (self.keyspaces()).expiry(key, || self.options.clock.now())?;
         if is_large(key, value, self.tail.payload_max()) {
-            let written = self.large.write(key, value);
+            let written = self.large.write(key, value, &self.compressor);
             let written = written.inspect_err(|e| self.note_lacked(e, value.len()))?;
             let (kind, reference) = large_body(&written.value, expiry);
             large.push(written);
             return Ok(push_op(payload, kind, key, &reference));
         }
-        Ok(match expiry {
-            None => push_op(payload, KIND_PUT, key, value),
-            Some(expiry) => push_op(payload, KIND_PUT | EXPIRES, key, &expiring(expiry, value)),
-        })
+        Ok(
+            (self.compressor).packed(value, |flag, stored| match expiry {
+                None => push_op(payload, KIND_PUT | flag, key, stored),
+                Some(expiry) => {
+                    let kind = KIND_PUT | flag | EXPIRES;
+                    push_op(payload, kind, key, &expiring(expiry, stored))
+                }
+            }),
+        )
     }
 
     /// Writes a batch, and notes in `attempt` how far that came.

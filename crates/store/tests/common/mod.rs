@@ -26,7 +26,7 @@ pub mod small_disk;
 pub use forebay_random::Rng;
 
 use forebay_pool::{Pool, PoolOptions, media::SimMedia};
-use forebay_store::{Durability, Store, StoreOptions};
+use forebay_store::{Compression, Durability, Store, StoreOptions};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -157,6 +157,24 @@ pub const VARIANTS: [Durability; 5] = [
     Durability::DOUBLE,
     Durability::Buffered(4),
 ];
+
+/// Every compression that is built in, none first.
+pub fn compressions() -> Vec<Compression> {
+    let mut all = vec![Compression::None];
+    if cfg!(feature = "lz4") {
+        all.push(Compression::Lz4);
+    }
+    if cfg!(feature = "zstd") {
+        all.extend([Compression::Zstd(1), Compression::Zstd(9)]);
+    }
+    all
+}
+
+/// One of them, by a number.
+pub fn compression(number: u64) -> Compression {
+    let all = compressions();
+    all[(number % all.len() as u64) as usize]
+}
 
 /// Runs `test` and fails if it takes longer than `limit`: whatever goes wrong, nothing may hang.
 pub fn within<T: Send + 'static>(

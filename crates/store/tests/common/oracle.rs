@@ -25,8 +25,13 @@ fn value(number: u64) -> Vec<u8> {
         _ => rng.below(6000) * longer,
     };
     let mut bytes = vec![0; bytes as usize];
+    // Every other one of some length becomes smaller when it is compressed.
+    let mask = match bytes.len() > 64 && rng.chance(2) {
+        true => 0x0101_0101_0101_0101,
+        false => u64::MAX,
+    };
     for word in bytes.chunks_mut(8) {
-        let random = rng.next().to_le_bytes();
+        let random = (rng.next() & mask).to_le_bytes();
         word.copy_from_slice(&random[..word.len()]);
     }
     bytes

@@ -2,7 +2,7 @@
 //! variant.
 
 use crate::{
-    common::{Rng, VARIANTS, new_disk, new_sim, oracle::Known, tiny},
+    common::{Rng, VARIANTS, compression, new_disk, new_sim, oracle::Known, tiny},
     machine::{LARGE, Machine, SMALL},
     session::{WRITERS, record},
 };
@@ -18,6 +18,7 @@ fn options(rng: &mut Rng, collects: bool) -> (Durability, bool, StoreOptions) {
     };
     let options = tiny(variant)
         .resident(resident)
+        .compression(compression(rng.next() % 8))
         // Without, a resident store is full some time.
         .gc(collects || resident)
         .space_amplification_max(1.2)

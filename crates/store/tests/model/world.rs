@@ -2,7 +2,7 @@
 //! compared, those of open snapshots and scans too.
 
 use crate::{
-    common::{Bench, VARIANTS, tiny},
+    common::{Bench, VARIANTS, compression, tiny},
     steps::{Key, Size, Step},
 };
 use forebay_store::{
@@ -30,6 +30,7 @@ pub fn options(variant: u8) -> StoreOptions {
         false => VARIANTS[usize::from(variant)],
     })
     .space_amplification_max(1.3)
+    .compression(compression(u64::from(variant)))
     .resident(resident)
 }
 

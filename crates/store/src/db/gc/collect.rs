@@ -166,7 +166,7 @@ impl StoreCore {
     }
 
     /// Step 2: writes a record again, as it is, if the key's address is still `from`. The bytes
-    /// that this took, if it was.
+    /// that this took, if it was. Nothing is compressed or decompressed.
     fn relocate(
         &self,
         claim: RoomClaim,
@@ -175,8 +175,10 @@ impl StoreCore {
     ) -> Result<Option<u64>, StoreError> {
         let payload = KEY_LENGTH + op.key.len() + op.body.len();
         self.write_again(op.key, payload, from, |still| match op.change {
-            KeyChange::Put(value) if payload > self.tail.payload_max() => {
-                self.relocate_large(claim, op.key, value, op.expiry, still)
+            KeyChange::Put(stored) | KeyChange::Compressed(stored)
+                if payload > self.tail.payload_max() =>
+            {
+                self.relocate_large(claim, op, stored, still)
             }
             _ => self.write_one(claim, op.kind, op.key, op.body, ValueForm::Record, still),
         })
@@ -258,16 +260,16 @@ impl StoreCore {
     fn relocate_large(
         &self,
         claim: RoomClaim,
-        key: &[u8],
-        value: &[u8],
-        expiry: Option<u64>,
+        op: &Op<'_>,
+        stored: &[u8],
         still: impl FnMut() -> bool,
     ) -> Result<Option<Lsn>, StoreError> {
-        let write = || self.large.write(key, value);
+        let compressed = matches!(op.change, KeyChange::Compressed(_));
+        let write = || self.large.write_stored(op.key, stored, compressed);
         let reserve = self.log.reserve();
         let large = reserve.with_room(ReserveNeed::Log, StoreError::is_full_disk, write)?;
-        let (kind, reference) = large_body(&large.value, expiry);
-        let written = self.write_one(claim, kind, key, &reference, ValueForm::Record, still);
+        let (kind, reference) = large_body(&large.value, op.expiry);
+        let written = self.write_one(claim, kind, op.key, &reference, ValueForm::Record, still);
         let in_vain = match &written {
             Ok(written) => written.is_none(),
             Err(error) => error.nothing_logged(),

@@ -27,6 +27,7 @@ use super::{
     range_watch::RangeWatches, snapshot::Snapshots, threads::RunningThreads,
 };
 use crate::{
+    compression::Compressor,
     disk::{Disk, RealDisk, SyncMeter},
     error::StoreError,
     large_values::LargeValues,
@@ -240,6 +241,7 @@ impl OpeningSession<'_> {
             given_up: self.given_up.clone(),
             refused: Mutex::default(),
             large,
+            compressor: Compressor::new(self.options.compression),
             disk: Arc::clone(&self.disk),
             log: Arc::clone(&self.log),
         }
