@@ -192,8 +192,8 @@ impl LargeValues {
         compressor: &Compressor,
     ) -> Result<WrittenValue<'_>, StoreError> {
         let (first, rest) = value.split_at(value.len().min(BLOCK));
-        compressor.packed(first, |flag, body| {
-            if flag == 0 {
+        compressor.packed(first, |compressed, body| {
+            if !compressed {
                 compressor.count_raw(rest);
                 return self.write_parts(key, value.len(), false, |content| content.add(value));
             }

@@ -67,6 +67,16 @@ pub(crate) fn expiring(expiry: u64, rest: &[u8]) -> Vec<u8> {
     [&expiry.to_le_bytes()[..], rest].concat()
 }
 
+/// The kind of a put whose value is stored so.
+#[inline]
+pub(crate) fn put_kind(compressed: bool) -> u16 {
+    if compressed {
+        KIND_PUT_COMPRESSED
+    } else {
+        KIND_PUT
+    }
+}
+
 /// Where a large value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LargeRef {

@@ -265,7 +265,8 @@ impl StoreOptions {
         self
     }
 
-    /// Values that are written from now on are compressed so. Default: not.
+    /// Values of the default keyspace that are written from now on are compressed so. Default: not.
+    /// A keyspace has [its own](crate::KeyspaceOptions::compression).
     ///
     /// ```
     /// use forebay_store::{Compression, Durability, StoreOptions};

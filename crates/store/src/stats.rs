@@ -52,7 +52,8 @@ pub struct Stats {
     pub scan_passed_keys: u64,
     /// What writers waited for since the store was opened.
     pub waits: WriterWaits,
-    /// What compression gained of the values that were written.
+    /// What compression gained of the values that were written, but for those of
+    /// [keyspaces](crate::Keyspace::compression_stats).
     pub compression: CompressionStats,
     /// The index.
     pub index: IndexStats,

@@ -6,7 +6,7 @@ use super::{
     packed::{pack, raw_header},
     scratch::with_scratch,
 };
-use crate::{op::COMPRESSED, stats::CompressionStats};
+use crate::stats::CompressionStats;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Shorter values are not tried: their records' headers take as much.
@@ -23,7 +23,8 @@ pub(crate) struct Compressor {
     compression: Compression,
     /// By the number of bits of a value's length.
     classes: [SizeClass; 32],
-    counts: [CompressionCounts; PARTS],
+    /// None without compression.
+    counts: Box<[CompressionCounts]>,
 }
 
 /// How the last values of about one length went: the number of those in a row that did not pay in
@@ -88,20 +89,23 @@ impl Compressor {
         Self {
             compression,
             classes: Default::default(),
-            counts: Default::default(),
+            counts: match compression {
+                Compression::None => Box::default(),
+                _ => (0..PARTS).map(|_| CompressionCounts::default()).collect(),
+            },
         }
     }
 
-    /// Has `write` write the value: the flag of its kind, and what is stored.
+    /// Has `write` write the value: whether it is compressed, and what is stored.
     #[inline]
-    pub(crate) fn packed<T>(&self, value: &[u8], write: impl FnOnce(u16, &[u8]) -> T) -> T {
+    pub(crate) fn packed<T>(&self, value: &[u8], write: impl FnOnce(bool, &[u8]) -> T) -> T {
         match self.compression {
-            Compression::None => write(0, value),
+            Compression::None => write(false, value),
             _ => self.packed_or_raw(value, write),
         }
     }
 
-    fn packed_or_raw<T>(&self, value: &[u8], write: impl FnOnce(u16, &[u8]) -> T) -> T {
+    fn packed_or_raw<T>(&self, value: &[u8], write: impl FnOnce(bool, &[u8]) -> T) -> T {
         with_scratch(|scratch| {
             let class = &self.classes[(usize::BITS - value.len().leading_zeros()) as usize % 32];
             let is_tried = value.len() >= BYTES_MIN && class.takes_the_next();
@@ -115,8 +119,8 @@ impl Compressor {
             let counts = &self.counts[scratch.number % PARTS];
             counts.add(value.len(), bytes);
             match bytes {
-                Some(bytes) => write(COMPRESSED, &scratch.packed[..bytes]),
-                None => write(0, value),
+                Some(bytes) => write(true, &scratch.packed[..bytes]),
+                None => write(false, value),
             }
         })
     }
@@ -131,9 +135,9 @@ impl Compressor {
     /// Has `write` write a block of a value of which some block is compressed: the two parts of
     /// what is stored.
     pub(crate) fn packed_block<T>(&self, block: &[u8], write: impl FnOnce(&[u8], &[u8]) -> T) -> T {
-        self.packed(block, |flag, body| match flag {
-            COMPRESSED => write(&[], body),
-            _ => write(&raw_header(body.len()), body),
+        self.packed(block, |compressed, body| match compressed {
+            true => write(&[], body),
+            false => write(&raw_header(body.len()), body),
         })
     }
 
@@ -162,10 +166,10 @@ mod tests {
         Compressor::new(Compression::Lz4)
     }
 
-    fn flag(compressor: &Compressor, value: &[u8]) -> u16 {
-        compressor.packed(value, |flag, body| {
-            assert!(flag == 0 && body == value || body.len() < value.len());
-            flag
+    fn compresses(compressor: &Compressor, value: &[u8]) -> bool {
+        compressor.packed(value, |compressed, body| {
+            assert!(!compressed && body == value || body.len() < value.len());
+            compressed
         })
     }
 
@@ -176,9 +180,9 @@ mod tests {
     #[test]
     fn values_that_are_short_or_do_not_become_smaller_stay_raw() {
         let (compressor, mut random) = (compressor(), Rng(1));
-        assert_eq!(flag(&compressor, &[7; BYTES_MIN - 1]), 0);
-        assert_eq!(flag(&compressor, &[7; BYTES_MIN]), COMPRESSED);
-        assert_eq!(flag(&compressor, &noise(&mut random, 1000)), 0);
+        assert!(!compresses(&compressor, &[7; BYTES_MIN - 1]));
+        assert!(compresses(&compressor, &[7; BYTES_MIN]));
+        assert!(!compresses(&compressor, &noise(&mut random, 1000)));
         let stats = compressor.stats();
         assert_eq!((stats.values, stats.kept_raw), (3, 2));
         assert_eq!(stats.raw_bytes, 63 + 64 + 1000);
@@ -193,13 +197,13 @@ mod tests {
             let value = noise(&mut random, 500);
             let class = &compressor.classes[9];
             tried += u32::from(class.0.load(Relaxed) & 0xFFFF == 0);
-            assert_eq!(flag(&compressor, &value), 0);
+            assert!(!compresses(&compressor, &value));
         }
         assert!((100..400).contains(&tried), "{tried} of 10000 were tried");
         // Those of another length know nothing of it.
-        assert_eq!(flag(&compressor, &[7; 2000]), COMPRESSED);
-        let until = (0..).find(|_| flag(&compressor, &[7; 500]) == COMPRESSED);
+        assert!(compresses(&compressor, &[7; 2000]));
+        let until = (0..).find(|_| compresses(&compressor, &[7; 500]));
         assert!(until <= Some(1 << SKIPPED_MAX), "{until:?}");
-        assert_eq!(flag(&compressor, &[7; 500]), COMPRESSED);
+        assert!(compresses(&compressor, &[7; 500]));
     }
 }

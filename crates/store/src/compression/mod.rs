@@ -12,6 +12,7 @@ mod scratch;
 pub(crate) use compressor::Compressor;
 pub(crate) use packed::{HEADER as PACKED_HEADER, NotUnpacked, raw_length, unpack, unpack_within};
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::{fmt, str::FromStr};
 
 /// Levels of Zstandard.
@@ -75,7 +76,25 @@ impl FromStr for Compression {
     }
 }
 
+impl Serialize for Compression {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Compression {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
 impl Compression {
+    /// True of [`None`](Self::None).
+    pub(crate) fn is_none(&self) -> bool {
+        *self == Self::None
+    }
+
     /// What is wrong with it in this program, if anything.
     pub(crate) fn objection(self) -> Option<String> {
         match self {

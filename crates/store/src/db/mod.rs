@@ -132,6 +132,7 @@ pub(crate) struct StoreCore {
     /// Values that were read lately.
     values: ValueCache,
     large: LargeValues,
+    /// Of the default keyspace's values.
     compressor: Compressor,
     hasher: foldhash::fast::RandomState,
     locks: Locks,

@@ -18,15 +18,16 @@
 use super::{Keyspace, OpeningNumber, Store, StoreCore, gc::KEPT_MAX, transaction::CommitCheck};
 use crate::{
     KEY_BYTES_MAX, VALUE_BYTES_MAX,
+    compression::Compressor,
     error::StoreError,
     index::{RecordAddress, ValueForm},
-    keyspace::{KeyRoom, KeyspaceCatalogue, KeyspaceId},
+    keyspace::{KeyRoom, KeyspaceCatalogue, KeyspaceId, PutTerms},
     large_values::WrittenValue,
     log::RoomClaim,
     memtable::Chunk,
     op::{
-        EXPIRES, KEY_LENGTH, KIND_BATCH, KIND_DELETE, KIND_DELETE_RANGE, KIND_PUT, LargeRef,
-        expiring, expiry_room, op_bytes, push_op, range_body,
+        EXPIRES, KEY_LENGTH, KIND_BATCH, KIND_DELETE, KIND_DELETE_RANGE, LargeRef, expiring,
+        expiry_room, op_bytes, push_op, put_kind, range_body,
     },
     range_tombstones::RangeTombstone,
 };
@@ -475,14 +476,14 @@ impl StoreCore {
         self.check_process()?;
         self.check_room()?;
         self.wait_for_memtable()?;
-        let expiry = (self.keyspaces()).expiry(key, || self.options.clock.now())?;
+        let terms = (self.keyspaces()).put_terms(key, || self.options.clock.now())?;
         if KEY_LENGTH + key.len() + expiry_room(key) + value.len() > self.tail.payload_max() {
-            return self.put_large(key, value, expiry, still);
+            return self.put_large(key, value, &terms, still);
         }
         // Before any lock.
-        self.compressor.packed(value, |flag, stored| {
-            let (kind, form) = (KIND_PUT | flag, ValueForm::Record);
-            match expiry {
+        self.compressor(&terms).packed(value, |compressed, stored| {
+            let (kind, form) = (put_kind(compressed), ValueForm::Record);
+            match terms.expiry {
                 None => self.write_at_pace(kind, key, stored, form, still),
                 Some(expiry) => {
                     let body = expiring(expiry, stored);
@@ -490,6 +491,12 @@ impl StoreCore {
                 }
             }
         })
+    }
+
+    /// What a value is compressed by that is put on these terms.
+    #[inline]
+    fn compressor<'a>(&'a self, terms: &'a PutTerms) -> &'a Compressor {
+        terms.compressor().unwrap_or(&self.compressor)
     }
 
     pub(super) fn delete(&self, key: &[u8]) -> Result<(), StoreError> {
@@ -643,7 +650,7 @@ impl StoreCore {
         &self,
         key: &[u8],
         value: &[u8],
-        expiry: Option<u64>,
+        terms: &PutTerms,
         still: &impl Fn() -> bool,
     ) -> Result<bool, StoreError> {
         let (bytes, bytes_max) = (
@@ -653,10 +660,10 @@ impl StoreCore {
         if bytes > bytes_max {
             return Err(StoreError::BatchTooLarge { bytes, bytes_max });
         }
-        let written = self.large.write(key, value, &self.compressor);
+        let written = self.large.write(key, value, self.compressor(terms));
         let written = written.inspect_err(|e| self.note_lacked(e, value.len()))?;
         self.forget_lacked();
-        let (kind, reference) = large_body(&written.value, expiry);
+        let (kind, reference) = large_body(&written.value, terms.expiry);
         let done = self.write_at_pace(kind, key, &reference, ValueForm::Record, still);
         let in_vain = match &done {
             Ok(done) => !done,
@@ -762,23 +769,21 @@ impl StoreCore {
         value: &[u8],
         large: &mut Vec<WrittenValue<'s>>,
     ) -> Result<(usize, usize), StoreError> {
-        let expiry = (self.keyspaces()).expiry(key, || self.options.clock.now())?;
+        let terms = (self.keyspaces()).put_terms(key, || self.options.clock.now())?;
         if is_large(key, value, self.tail.payload_max()) {
-            let written = self.large.write(key, value, &self.compressor);
+            let written = self.large.write(key, value, self.compressor(&terms));
             let written = written.inspect_err(|e| self.note_lacked(e, value.len()))?;
-            let (kind, reference) = large_body(&written.value, expiry);
+            let (kind, reference) = large_body(&written.value, terms.expiry);
             large.push(written);
             return Ok(push_op(payload, kind, key, &reference));
         }
-        Ok(
-            (self.compressor).packed(value, |flag, stored| match expiry {
-                None => push_op(payload, KIND_PUT | flag, key, stored),
-                Some(expiry) => {
-                    let kind = KIND_PUT | flag | EXPIRES;
-                    push_op(payload, kind, key, &expiring(expiry, stored))
-                }
-            }),
-        )
+        Ok(self.compressor(&terms).packed(value, |compressed, stored| {
+            let kind = put_kind(compressed);
+            match terms.expiry {
+                None => push_op(payload, kind, key, stored),
+                Some(expiry) => push_op(payload, kind | EXPIRES, key, &expiring(expiry, stored)),
+            }
+        }))
     }
 
     /// Writes a batch, and notes in `attempt` how far that came.

@@ -6,8 +6,8 @@
 //! says where there is something to clear away.
 
 use super::{KeyspaceId, KeyspaceInfo, KeyspaceRef, KeyspaceState, stored_key::is_marked};
-use crate::error::StoreError;
-use arc_swap::ArcSwap;
+use crate::{compression::Compressor, error::StoreError};
+use arc_swap::{ArcSwap, Guard};
 use forebay_pool::Lsn;
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::{
@@ -38,6 +38,8 @@ struct KnownKeyspaces {
 /// A keyspace that is there.
 pub(crate) struct LiveKeyspace {
     pub(crate) facts: KeyspaceRef,
+    /// Of its values.
+    pub(crate) compressor: Compressor,
     /// It is being dropped, or was: nothing of it is read or written.
     is_gone: AtomicBool,
 }
@@ -50,7 +52,33 @@ pub(crate) struct DroppedKeyspace {
     pub(crate) below: Lsn,
 }
 
+/// What holds of a value that is put now.
+#[derive(Default)]
+pub(crate) struct PutTerms {
+    /// The milliseconds since the epoch at which it expires, if it does.
+    pub(crate) expiry: Option<u64>,
+    /// The keyspaces as they are, and the place of its own there; none of the default one.
+    keyspace: Option<(Guard<Arc<KnownKeyspaces>>, usize)>,
+}
+
+impl PutTerms {
+    /// What its keyspace's values are compressed by; none of the default one's.
+    #[inline]
+    pub(crate) fn compressor(&self) -> Option<&Compressor> {
+        let (known, at) = self.keyspace.as_ref()?;
+        Some(&known.live[*at].compressor)
+    }
+}
+
 impl LiveKeyspace {
+    fn of(facts: KeyspaceRef) -> Arc<Self> {
+        Arc::new(Self {
+            compressor: Compressor::new(facts.compression),
+            facts,
+            is_gone: AtomicBool::new(false),
+        })
+    }
+
     pub(crate) fn id(&self) -> KeyspaceId {
         KeyspaceId(self.facts.id)
     }
@@ -84,8 +112,12 @@ impl LiveKeyspace {
 
 impl KnownKeyspaces {
     fn of(&self, id: u32) -> Option<&Arc<LiveKeyspace>> {
+        self.place_of(id).map(|at| &self.live[at])
+    }
+
+    fn place_of(&self, id: u32) -> Option<usize> {
         let at = self.live.binary_search_by_key(&id, |live| live.facts.id);
-        at.ok().map(|at| &self.live[at])
+        at.ok()
     }
 
     fn note_ttl(&mut self) {
@@ -96,12 +128,7 @@ impl KnownKeyspaces {
 impl KeyspaceCatalogue {
     /// What the manifest has is so. What the log has of a dropped one is not replayed.
     pub(crate) fn load(&self, state: &KeyspaceState, is_unmarked: bool) {
-        let live = |facts: &KeyspaceRef| {
-            Arc::new(LiveKeyspace {
-                facts: facts.clone(),
-                is_gone: AtomicBool::new(false),
-            })
-        };
+        let live = |facts: &KeyspaceRef| LiveKeyspace::of(facts.clone());
         let mut known = KnownKeyspaces {
             is_unmarked,
             last: state.last,
@@ -141,10 +168,7 @@ impl KeyspaceCatalogue {
 
     /// One was made, durably.
     pub(crate) fn add(&self, facts: KeyspaceRef) -> Arc<LiveKeyspace> {
-        let made = Arc::new(LiveKeyspace {
-            facts,
-            is_gone: AtomicBool::new(false),
-        });
+        let made = LiveKeyspace::of(facts);
         self.change_known(|known| {
             known.last = known.last.max(made.facts.id);
             // Numbers rise.
@@ -228,33 +252,37 @@ impl KeyspaceCatalogue {
         (is_marked(stored) && id > self.known.load().last).then_some(id)
     }
 
-    /// When a value of this stored key expires that is put now, if it does; `now` is asked for
-    /// where that matters. [`StoreError::KeyspaceDropped`] if nothing may be put.
+    /// What holds of a value of this stored key that is put now; `now` is asked for where that
+    /// matters. [`StoreError::KeyspaceDropped`] if nothing may be put.
     #[inline]
-    pub(crate) fn expiry(
+    pub(crate) fn put_terms(
         &self,
         stored: &[u8],
         now: impl FnOnce() -> u64,
-    ) -> Result<Option<u64>, StoreError> {
+    ) -> Result<PutTerms, StoreError> {
         match is_marked(stored) {
-            false => Ok(None),
-            true => self.expiry_of(KeyspaceId::of(stored), now),
+            false => Ok(PutTerms::default()),
+            true => self.put_terms_of(KeyspaceId::of(stored), now),
         }
     }
 
     #[cold]
-    fn expiry_of(
+    fn put_terms_of(
         &self,
         id: KeyspaceId,
         now: impl FnOnce() -> u64,
-    ) -> Result<Option<u64>, StoreError> {
+    ) -> Result<PutTerms, StoreError> {
         if id == KeyspaceId::DEFAULT {
-            return Ok(None);
+            return Ok(PutTerms::default());
         }
         let known = self.known.load();
-        let live = known.of(id.0).ok_or_else(|| dropped(id))?;
+        let at = known.place_of(id.0).ok_or_else(|| dropped(id))?;
+        let live = &known.live[at];
         live.check()?;
-        Ok(live.facts.ttl_ms.and_then(|_| live.expiry(now())))
+        Ok(PutTerms {
+            expiry: live.facts.ttl_ms.and_then(|_| live.expiry(now())),
+            keyspace: Some((known, at)),
+        })
     }
 
     /// True if values of this stored key expire: then whether there is one is known from its record
@@ -274,12 +302,12 @@ impl KeyspaceCatalogue {
 
     /// Refuses a keyspace that was dropped.
     pub(crate) fn check_id(&self, id: KeyspaceId) -> Result<(), StoreError> {
-        self.expiry_of(id, || 0).map(drop)
+        self.put_terms_of(id, || 0).map(drop)
     }
 
     /// Refuses a stored key of a keyspace that was dropped.
     pub(crate) fn check(&self, stored: &[u8]) -> Result<(), StoreError> {
-        self.expiry(stored, || 0).map(drop)
+        self.put_terms(stored, || 0).map(drop)
     }
 }
 

@@ -9,10 +9,10 @@
 mod catalogue;
 mod stored_key;
 
-pub(crate) use catalogue::{KeyspaceCatalogue, LiveKeyspace};
+pub(crate) use catalogue::{KeyspaceCatalogue, LiveKeyspace, PutTerms};
 pub(crate) use stored_key::{KeyRoom, KeyspaceId, is_marked, user_key};
 
-use crate::error::StoreError;
+use crate::{compression::Compression, error::StoreError};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, time::Duration};
 
@@ -35,13 +35,17 @@ const NAME_BYTES_MAX: usize = 255;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyspaceOptions {
     pub(crate) ttl: Option<Duration>,
+    pub(crate) compression: Compression,
 }
 
 impl KeyspaceOptions {
-    /// Values stay until they are deleted.
+    /// Values stay until they are deleted, as they are.
     #[must_use]
     pub const fn new() -> Self {
-        Self { ttl: None }
+        Self {
+            ttl: None,
+            compression: Compression::None,
+        }
     }
 
     /// Each value expires so long after it was put, at least a millisecond: reads find it no more,
@@ -57,6 +61,43 @@ impl KeyspaceOptions {
     pub const fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
+    }
+
+    /// How values that are put are compressed. The keyspace keeps it as it keeps its time to live;
+    /// [`StoreOptions::compression`](crate::StoreOptions::compression) is of the default keyspace
+    /// alone.
+    ///
+    /// ```
+    /// use forebay_store::{Compression, KeyspaceOptions};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// let options = KeyspaceOptions::new().compression(Compression::Lz4);
+    /// let pages = store.keyspace("pages", options)?;
+    /// pages.put("home", &"<p>The boat is blue.</p>".repeat(100))?;
+    /// let gained = pages.compression_stats();
+    /// assert!(gained.stored_bytes < gained.raw_bytes / 10);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub const fn compression(mut self, compression: Compression) -> Self {
+        self.compression = compression;
+        self
+    }
+
+    /// Refuses a compression that this program has not got.
+    fn check_compression(&self, name: &str) -> Result<(), StoreError> {
+        match self.compression.objection() {
+            None => Ok(()),
+            Some(what) => Err(StoreError::BadKeyspace {
+                name: name.to_owned(),
+                what: format!(
+                    "its values are to be compressed by {}: {what}",
+                    self.compression
+                ),
+            }),
+        }
     }
 
     /// In milliseconds, as the manifest has it.
@@ -82,6 +123,8 @@ pub struct KeyspaceInfo {
     pub name: String,
     /// How long after its put a value expires, if it does.
     pub ttl: Option<Duration>,
+    /// How its values are compressed.
+    pub compression: Compression,
 }
 
 /// What the manifest has of one keyspace.
@@ -91,6 +134,9 @@ pub(crate) struct KeyspaceRef {
     pub(crate) name: String,
     /// Milliseconds after which a value expires.
     pub(crate) ttl_ms: Option<u64>,
+    /// How values that are put are compressed.
+    #[serde(default, skip_serializing_if = "Compression::is_none")]
+    pub(crate) compression: Compression,
 }
 
 impl KeyspaceRef {
@@ -98,29 +144,41 @@ impl KeyspaceRef {
         KeyspaceInfo {
             name: self.name.clone(),
             ttl: self.ttl_ms.map(Duration::from_millis),
+            compression: self.compression,
         }
     }
 
     /// Refuses other options than it was made with.
     pub(crate) fn check_options(&self, options: &KeyspaceOptions) -> Result<(), StoreError> {
         let asked = options.ttl_ms(&self.name)?;
-        if asked == self.ttl_ms {
-            return Ok(());
-        }
-        let said = |ttl: Option<u64>| {
-            ttl.map_or("never".to_owned(), |ttl| {
-                format!("after {:?}", Duration::from_millis(ttl))
+        options.check_compression(&self.name)?;
+        let differs = |is: String, asked: String| {
+            Err(StoreError::BadKeyspace {
+                name: self.name.clone(),
+                what: format!(
+                    "its values {is}, and it was opened with options by which they {asked}; open \
+                     it with the options that it was made with, or make another one"
+                ),
             })
         };
-        Err(StoreError::BadKeyspace {
-            name: self.name.clone(),
-            what: format!(
-                "its values expire {}, and it was opened with options by which they expire {}; \
-                 open it with the options that it was made with, or make another one",
-                said(self.ttl_ms),
-                said(asked)
-            ),
-        })
+        let expire = |ttl: Option<u64>| match ttl {
+            None => "expire never".to_owned(),
+            Some(ttl) => format!("expire after {:?}", Duration::from_millis(ttl)),
+        };
+        let compressed = |by: Compression| match by {
+            Compression::None => "are stored as they are".to_owned(),
+            by => format!("are compressed by {by}"),
+        };
+        if asked != self.ttl_ms {
+            return differs(expire(self.ttl_ms), expire(asked));
+        }
+        if options.compression != self.compression {
+            return differs(
+                compressed(self.compression),
+                compressed(options.compression),
+            );
+        }
+        Ok(())
     }
 }
 
@@ -156,6 +214,7 @@ impl KeyspaceState {
         if let Some(what) = name_flaw(name) {
             return bad(what);
         }
+        options.check_compression(name)?;
         if self.live.len() >= KEYSPACES_MAX || self.last == u32::MAX {
             return bad(format!(
                 "the store has {} of {KEYSPACES_MAX}; drop one, or use a prefix of the keys",
@@ -166,6 +225,7 @@ impl KeyspaceState {
             id: self.last + 1,
             name: name.to_owned(),
             ttl_ms: options.ttl_ms(name)?,
+            compression: options.compression,
         };
         let mut with_it = self.clone();
         with_it.add(made.clone());

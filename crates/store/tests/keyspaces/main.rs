@@ -1,10 +1,11 @@
-//! Keyspaces: keys of their own, batches over several, values that expire, and drops that give
-//! space back and are for good.
+//! Keyspaces: keys of their own, batches over several, values that expire or are compressed, and
+//! drops that give space back and are for good.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod batches;
 #[path = "../common/mod.rs"]
 mod common;
+mod compressed;
 mod copies;
 mod crashes;
 mod dropping;

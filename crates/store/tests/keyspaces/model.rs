@@ -2,7 +2,7 @@
 
 use crate::{
     TestClock,
-    common::{Bench, Rng, VARIANTS, tiny, within},
+    common::{Bench, Rng, VARIANTS, compression, tiny, within},
     ends::{Pair, move_about},
 };
 use forebay_store::{
@@ -120,9 +120,14 @@ struct World {
 }
 
 fn options_of(number: usize) -> KeyspaceOptions {
+    // Some are compressed: of those that expire, and of the others.
+    let options = match number % 2 {
+        0 => KeyspaceOptions::new().compression(compression(number as u64 / 2)),
+        _ => KeyspaceOptions::new(),
+    };
     match TTLS[number] {
-        None => KeyspaceOptions::new(),
-        Some(ttl) => KeyspaceOptions::new().ttl(Duration::from_millis(ttl)),
+        None => options,
+        Some(ttl) => options.ttl(Duration::from_millis(ttl)),
     }
 }
 

@@ -4,8 +4,10 @@ mod change;
 
 use super::{OpeningNumber, Scan, ScanRange, Snapshot, Store, Value, write::stored_checked};
 use crate::{
+    compression::Compression,
     error::StoreError,
     keyspace::{KeyRoom, KeyspaceId, KeyspaceInfo, LiveKeyspace},
+    stats::CompressionStats,
 };
 use std::{ops::RangeBounds, sync::Arc, time::Duration};
 
@@ -70,6 +72,43 @@ impl Keyspace<'_> {
     #[must_use]
     pub fn ttl(&self) -> Option<Duration> {
         self.live.facts.ttl_ms.map(Duration::from_millis)
+    }
+
+    /// How its values are compressed.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// use forebay_store::{Compression, KeyspaceOptions};
+    /// let options = KeyspaceOptions::new().compression(Compression::Lz4);
+    /// assert_eq!(store.keyspace("pages", options)?.compression(), Compression::Lz4);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn compression(&self) -> Compression {
+        self.live.facts.compression
+    }
+
+    /// What that gained since the store was opened, of the values that were put in it.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// use forebay_store::{Compression, KeyspaceOptions};
+    /// let options = KeyspaceOptions::new().compression(Compression::Lz4);
+    /// let pages = store.keyspace("pages", options)?;
+    /// pages.put("short", "as it is")?;
+    /// let gained = pages.compression_stats();
+    /// assert_eq!((gained.values, gained.kept_raw), (1, 1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn compression_stats(&self) -> CompressionStats {
+        self.live.compressor.stats()
     }
 
     /// As [`Store::put`].
