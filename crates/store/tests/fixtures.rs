@@ -1,28 +1,35 @@
-//! A store of format version 1 opens for ever.
+//! A store of each format version opens for ever.
 //!
 //! `fixtures/closed.v1` is a store that was closed; `fixtures/crashed.v1` is one that was not, with
-//! its pool file beside it that holds its last writes. Both are packed: per file a line `file PATH
-//! LENGTH`, then per run of bytes that are not zero a line `run OFFSET BYTES` and the bytes; all
-//! else is zeros. They are made once per format version, with `cargo test -p forebay-store --test
-//! fixtures -- --ignored`, and never again: a fixture made by today's program says nothing about
-//! yesterday's.
+//! its pool file beside it that holds its last writes. Those of version 2 have what came with it,
+//! too: keyspaces, values that expire or are compressed, and deleted ranges. All are packed: per
+//! file a line `file PATH LENGTH`, then per run of bytes that are not zero a line `run OFFSET
+//! BYTES` and the bytes; all else is zeros. They are made once per format version, with `cargo test
+//! -p forebay-store --test fixtures -- --ignored`, and never again: a fixture made by today's
+//! program says nothing about yesterday's.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
 
 use common::{contents, files_in, sized, value_log_files};
 use forebay_pool::{Pool, PoolOptions};
-use forebay_store::{Batch, Durability, ScanRange, Store, StoreError, StoreOptions};
+use forebay_store::{
+    Batch, Compression, Durability, KeyspaceOptions, ScanRange, Store, StoreError, StoreOptions,
+};
 use std::{
     collections::BTreeMap,
     fs::{self, File},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
 };
 use tempfile::TempDir;
 
 const CLOSED: &str = "closed.v1";
 const CRASHED: &str = "crashed.v1";
+const CLOSED_2: &str = "closed.v2";
+const CRASHED_2: &str = "crashed.v2";
 /// A run goes on over fewer zeros than this.
 const GAP: usize = 64;
 const POOL: &str = "pool";
@@ -178,7 +185,9 @@ fn check(store: &Store, expected: &BTreeMap<Vec<u8>, Vec<u8>>) {
     }
     let report = store.verify().unwrap();
     assert_eq!(report.problems, Vec::<String>::new());
-    assert_eq!(report.keys, expected.len() as u64);
+    if store.keyspaces().is_empty() {
+        assert_eq!(report.keys, expected.len() as u64);
+    }
 }
 
 /// All is there, and the store can be worked with.
@@ -226,6 +235,135 @@ fn a_crashed_version_1_store_opens_with_its_pool_in_any_variant() {
             .open(dir.path().join(POOL))
             .unwrap();
         check_usable(&dir.path().join(STORE), Some(&pool), variant, true);
+    }
+}
+
+/// When the stores of version 2 were written, by their clock, and how long some values are there.
+const WRITTEN: u64 = 1_000_000_000;
+const TTL: u64 = 1_000_000;
+
+fn clock_at(milliseconds: u64) -> &'static AtomicU64 {
+    Box::leak(Box::new(AtomicU64::new(milliseconds)))
+}
+
+/// The keyspaces of version 2, and how they were made.
+fn keyspaces() -> [(&'static str, KeyspaceOptions); 3] {
+    let plain = KeyspaceOptions::new();
+    let ttl = plain.ttl(Duration::from_millis(TTL));
+    [
+        ("owners", plain),
+        ("pages", plain.compression(Compression::Zstd(3))),
+        ("sessions", ttl.compression(Compression::Lz4)),
+    ]
+}
+
+/// What is put in each of them, by its name: short, compressed, and in a file of its own.
+fn in_keyspace(name: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let row = |i: u32| format!("{name} has number {i}, which is blue; ").into_bytes();
+    let mut all: BTreeMap<_, _> = (0..40)
+        .map(|i| (key(i), row(i).repeat(1 + i as usize % 20)))
+        .collect();
+    all.insert(
+        b"\xff\0".to_vec(),
+        b"a key that begins as others do".to_vec(),
+    );
+    all.insert(b"large".to_vec(), row(7).repeat(1200));
+    all
+}
+
+/// As [`fill`] and [`fill_on`], of what came with version 2.
+fn fill_keyspaces(store: &Store, clock: &AtomicU64) {
+    for (name, options) in keyspaces() {
+        let keyspace = store.keyspace(name, options).unwrap();
+        clock.store(WRITTEN - 2 * TTL, Relaxed);
+        keyspace.put("early", "expired where values do").unwrap();
+        clock.store(WRITTEN, Relaxed);
+        keyspace
+            .put("key 0010x", "is deleted with its range")
+            .unwrap();
+        keyspace.delete_range(ScanRange::prefix("key 001")).unwrap();
+        let mut batch = store.batch();
+        for (i, (key, value)) in in_keyspace(name).iter().enumerate() {
+            match i % 3 {
+                0 => batch.put_in(&keyspace, key, value).unwrap(),
+                _ => keyspace.put(key, value).unwrap(),
+            }
+        }
+        store.write(&batch).unwrap();
+    }
+    store.put("range 1", "is deleted").unwrap();
+    store.delete_range(ScanRange::prefix("range")).unwrap();
+    let gone = store.keyspace("gone", KeyspaceOptions::new()).unwrap();
+    gone.put("key", "is dropped").unwrap();
+    store.drop_keyspace("gone").unwrap();
+}
+
+/// The keyspaces hold what was put there, until it expires.
+fn check_keyspaces(store: &Store, is_over: bool) {
+    let names: Vec<_> = store.keyspaces().into_iter().map(|it| it.name).collect();
+    assert_eq!(names, ["owners", "pages", "sessions"]);
+    for (name, options) in keyspaces() {
+        let keyspace = store.keyspace(name, options).unwrap();
+        let mut expected = in_keyspace(name);
+        match keyspace.ttl() {
+            None => drop(expected.insert(b"early".to_vec(), b"expired where values do".to_vec())),
+            Some(_) if is_over => expected.clear(),
+            Some(_) => {}
+        }
+        let found = keyspace.scan(ScanRange::all()).unwrap();
+        let found = found.map(|pair| pair.map(|(key, value)| (key, value.into_vec())));
+        let found: BTreeMap<_, _> = found.map(Result::unwrap).collect();
+        assert!(found == expected, "{name}: {} keys", found.len());
+        for (key, value) in expected {
+            assert!(keyspace.get(&key).unwrap().unwrap() == value);
+        }
+        assert!(keyspace.get("key 0010x").unwrap().is_none());
+    }
+    assert!(store.get("range 1").unwrap().is_none());
+}
+
+/// As [`check_usable`], of a store of version 2.
+fn check_usable_2(dir: &Path, pool: Option<&Pool>, variant: Durability, last: bool) {
+    let mut expected = expected();
+    if last {
+        expected.insert(LAST_KEY.to_vec(), LAST_VALUE.to_vec());
+    }
+    let clock = clock_at(WRITTEN);
+    let store = options(variant).clock(clock).open(dir, pool).unwrap();
+    check(&store, &expected);
+    check_keyspaces(&store, false);
+    store.put(b"new", b"written by this program").unwrap();
+    expected.insert(b"new".to_vec(), b"written by this program".to_vec());
+    store.gc().unwrap();
+    check(&store, &expected);
+    check_keyspaces(&store, false);
+    store.close().unwrap();
+    let fsync = options(Durability::Fsync).clock(clock);
+    let store = fsync.open(dir, None).unwrap();
+    clock.store(WRITTEN + TTL, Relaxed);
+    check(&store, &expected);
+    check_keyspaces(&store, true);
+}
+
+/// Promise (store): Every later version opens a store of format version 2, with its keyspaces, and
+/// its values that expire or are compressed.
+#[test]
+fn a_closed_version_2_store_opens_with_no_pool_or_a_new_one() {
+    for variant in [Durability::Fsync, Durability::NoSync, Durability::DOUBLE] {
+        let dir = unpacked(CLOSED_2);
+        let pool = new_pool(&dir.path().join("new pool"));
+        check_usable_2(&dir.path().join(STORE), Some(&pool), variant, false);
+    }
+}
+
+/// Promise: as `a_closed_version_2_store_opens_with_no_pool_or_a_new_one`.
+#[test]
+fn a_crashed_version_2_store_opens_with_its_pool() {
+    for variant in [Durability::DOUBLE, Durability::SINGLE, Durability::Fsync] {
+        let dir = unpacked(CRASHED_2);
+        let pool = PoolOptions::new().emulated(true);
+        let pool = pool.open(dir.path().join(POOL)).unwrap();
+        check_usable_2(&dir.path().join(STORE), Some(&pool), variant, true);
     }
 }
 
@@ -307,22 +445,29 @@ fn the_crashed_fixture_has_its_last_writes_in_the_pool_only() {
 #[test]
 #[ignore = "writes the fixtures; for a new format version only, under new names"]
 fn write_the_fixtures() {
-    for (name, closed) in [(CLOSED, true), (CRASHED, false)] {
+    let clock = clock_at(WRITTEN);
+    let by = |compression| {
+        let options = options(Durability::DOUBLE).clock(clock);
+        options.compression(compression)
+    };
+    for (name, closed) in [(CLOSED_2, true), (CRASHED_2, false)] {
         assert!(!fixture(name).exists(), "{name} is there and stays");
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(STORE);
         let pool_path = dir.path().join(POOL);
         let pool = new_pool(&pool_path);
-        let store = options(Durability::DOUBLE).open(&path, &pool).unwrap();
+        let store = by(Compression::Lz4).open(&path, &pool).unwrap();
         fill(&store);
         if closed {
             fill_on(&store);
+            fill_keyspaces(&store, clock);
             check(&store, &expected());
             store.close().unwrap();
         } else {
             store.close().unwrap();
-            let store = options(Durability::DOUBLE).open(&path, &pool).unwrap();
+            let store = by(Compression::Zstd(3)).open(&path, &pool).unwrap();
             fill_on(&store);
+            fill_keyspaces(&store, clock);
             // As a killed process leaves it: nothing is drained, merged or noted any more.
             store.put(LAST_KEY, LAST_VALUE).unwrap();
             drop(store);
