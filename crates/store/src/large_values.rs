@@ -358,8 +358,8 @@ impl LargeValues {
         Ok((path, file, bytes))
     }
 
-    /// Checks that what is stored in file `id` is what its header was written for. By what it may be
-    /// compressed does not matter.
+    /// Checks that what is stored in file `id` is what its header was written for. By what it may
+    /// be compressed does not matter.
     pub(crate) fn verify(&self, id: u64) -> Result<(), StoreError> {
         let key = self.key_of(id)?;
         let path = self.path(id);
