@@ -33,7 +33,8 @@ impl Store {
     /// Opens the keyspace of that name, or makes it. It is durable when this returns.
     ///
     /// A name has 1 to 255 bytes without control characters. A store has up to 1,024 keyspaces, of
-    /// which the manifest takes 128 KiB: names of 40 bytes leave room for so many.
+    /// which the manifest takes 128 KiB: names of 40 bytes leave room for so many, or shorter ones
+    /// with options.
     ///
     /// # Errors
     /// [`StoreError::BadKeyspace`] for a name that is none, and for other options than the keyspace
