@@ -10,12 +10,14 @@ use super::{
     Compression,
     scratch::{Scratch, with_scratch},
 };
-use crate::limits::VALUE_BYTES_MAX;
+use forebay_pool::format::layout::SEGMENT_MAX;
 use std::{fmt, ops::Range};
 
 /// Bytes before the frame.
 pub(crate) const HEADER: usize = 5;
 
+/// No frame is of more: values go into records by their raw lengths, and larger ones into blocks.
+const RAW_MAX: usize = SEGMENT_MAX as usize;
 /// What a byte of an LZ4 block can become at most.
 const LZ4_MOST: usize = 255;
 /// What the shortest block of a Zstandard frame can become, and its bytes.
@@ -92,7 +94,7 @@ impl FrameAlgorithm {
             Self::Lz4 => frame.saturating_mul(LZ4_MOST),
             Self::Zstd => (frame / ZSTD_BLOCK.1).saturating_mul(ZSTD_BLOCK.0),
         };
-        most.min(VALUE_BYTES_MAX)
+        most.min(RAW_MAX)
     }
 
     #[cfg_attr(
@@ -241,6 +243,16 @@ mod tests {
     fn a_lying_raw_length_is_refused_and_takes_no_memory() {
         for by in ALL {
             let body = packed(by, &text(1000));
+            // Of so many bytes a frame might become a gigabyte.
+            let frame = vec![0; 5 << 20];
+            for said in [RAW_MAX as u32 + 1, 1 << 30] {
+                let lying = [&said.to_le_bytes()[..], &body[4..5], &frame].concat();
+                let (mut to, most) = (Vec::new(), RAW_MAX);
+                let said = said as usize;
+                let refused = Err(NotUnpacked::RawLength { said, most });
+                assert_eq!(unpack(&lying, &mut to), refused, "{by}");
+                assert_eq!(to.capacity(), 0);
+            }
             for said in [0, 1, 999, 1001, 20_000, 1 << 30, (1 << 30) + 1, u32::MAX] {
                 let lying = [&said.to_le_bytes()[..], &body[4..]].concat();
                 let mut to = Vec::new();
