@@ -176,6 +176,16 @@ fn stats_gc_and_verify_report() {
             .text()
             .contains("value log:")
     );
+    let (row, put) = ("a-row-like-all-others-".repeat(50), "store put --dir s row");
+    sandbox
+        .run(&format!("{put} --compression zstd=9 {row}"))
+        .ok();
+    let text = sandbox.run("store stats --dir s").ok().text();
+    assert!(text.contains(" times smaller; 1 of 3 values"), "{text}");
+    let sample = &sandbox.json("store stats --dir s --json")["value_sample"];
+    assert_eq!(sample["raw_bytes"], row.len() + 2);
+    assert!(sample["stored_bytes"].as_u64() < Some(100), "{sample}");
+    assert_eq!(sandbox.run("store get --dir s row").ok().text(), row);
     let gc = sandbox.json("store gc --dir s --json");
     assert!(gc["files"].as_u64().is_some(), "{gc}");
     assert!(
@@ -193,7 +203,7 @@ fn stats_gc_and_verify_report() {
     let verify = sandbox.json("store verify --dir s --json");
     assert_eq!(
         (&verify["keys"], &verify["problems"]),
-        (&2.into(), &serde_json::json!([]))
+        (&3.into(), &serde_json::json!([]))
     );
     assert!(
         sandbox

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use clap::Args;
 use forebay_pool::{Pool, PoolOptions};
-use forebay_store::{Durability, Store, StoreOptions};
+use forebay_store::{Compression, Durability, Store, StoreOptions};
 use std::path::{Path, PathBuf};
 
 /// The store.
@@ -23,6 +23,10 @@ pub struct StoreArguments {
     /// this, a store that was kept so goes on in files
     #[arg(long, requires = "pool")]
     resident: bool,
+    /// How the values that this command writes are compressed: none, lz4, zstd, or zstd=LEVEL, from
+    /// -7 to 22. Those that are there are read and kept as they are
+    #[arg(long, value_name = "HOW", default_value_t)]
+    compression: Compression,
     /// Open a pool that was made on persistent memory and lies elsewhere now
     #[arg(long, requires = "pool")]
     emulated: bool,
@@ -68,6 +72,7 @@ impl StoreArguments {
         let options = StoreOptions::new()
             .durability(variant)
             .resident(self.resident)
+            .compression(self.compression)
             .create_if_missing(absent == AbsentStore::Create)
             .segment_size(SEGMENT_BYTES)
             .salvage(self.salvage);

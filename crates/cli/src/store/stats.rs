@@ -8,6 +8,8 @@ use crate::{
     size,
 };
 use clap::Args;
+use forebay_store::{Stats, ValueSample};
+use serde::Serialize;
 
 /// Print a store's sizes and counts
 #[derive(Args)]
@@ -29,6 +31,7 @@ impl StatsCommand {
     pub fn run(self) -> Result<(), Failure> {
         let opened = self.opening.open(AbsentStore::Refuse)?;
         let stats = opened.store.stats();
+        let value_sample = opened.store.sample_values()?;
         opened.store.close()?;
         if let Some(textfile) = &self.textfile {
             let dir = self.opening.directory().display().to_string();
@@ -37,11 +40,35 @@ impl StatsCommand {
                 ..MetricsSnapshot::default()
             });
         }
-        output::report(self.json, &stats, human)
+        let report = StatsReport {
+            stats,
+            value_sample,
+        };
+        output::report(self.json, &report, human)
     }
 }
 
-fn human(stats: &forebay_store::Stats) -> String {
+#[derive(Serialize)]
+struct StatsReport {
+    #[serde(flatten)]
+    stats: Stats,
+    value_sample: ValueSample,
+}
+
+/// What compression gained, by the values that were looked at.
+fn gained(sample: &ValueSample) -> String {
+    match sample.compressed {
+        0 => "no value that was looked at is compressed".to_owned(),
+        compressed => format!(
+            "{:.2} times smaller; {compressed} of {} values that were looked at are compressed",
+            sample.raw_bytes as f64 / sample.stored_bytes.max(1) as f64,
+            sample.values
+        ),
+    }
+}
+
+fn human(report: &StatsReport) -> String {
+    let stats = &report.stats;
     let mut text = fields(&[
         ("variant", stats.variant.clone()),
         ("an acknowledged write", stats.survives.clone()),
@@ -61,6 +88,7 @@ fn human(stats: &forebay_store::Stats) -> String {
                 stats.large_value_files
             ),
         ),
+        ("compression", gained(&report.value_sample)),
         (
             "garbage, estimated",
             format!(
