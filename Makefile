@@ -82,6 +82,7 @@ test-long: export TESTS := long
 test-long: ## Run the rest: the laboratory at toy size, pools on a disk, power cuts of each workload of what ships
 	@scripts/setup.sh test
 	scripts/run_tests.py --workspace $(LOCKED)
+	cargo test $(LOCKED) -p forebay-store --no-default-features --test fixtures
 	TESTS=all FOREBAY_TEST_POOLS=disk scripts/run_tests.py --workspace $(LOCKED) --test run_descriptors --test run_handlers --test run_members --test run_processes --test run_redis \
 		--test run_sqlite --test run_postgres
 	@if [ "$$(id -u)" = 0 ] && [ -e /dev/loop-control ]; then \
@@ -253,6 +254,7 @@ lint: ## Check formatting, clippy, the libraries' documentation, licences, shell
 	scripts/wrap.py --check
 	cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings
 	cargo clippy $(LOCKED) $(LAB_PROGRAMS) -- -D warnings
+	cargo clippy $(LOCKED) -p forebay-store --lib --no-default-features -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc $(LOCKED) --no-deps -p forebay-pool -p forebay-store
 	scripts/licences.sh
 	scripts/links.py

@@ -299,6 +299,7 @@ fn fill_keyspaces(store: &Store, clock: &AtomicU64) {
 }
 
 /// The keyspaces hold what was put there, until it expires.
+#[cfg(all(feature = "lz4", feature = "zstd"))]
 fn check_keyspaces(store: &Store, is_over: bool) {
     let names: Vec<_> = store.keyspaces().into_iter().map(|it| it.name).collect();
     assert_eq!(names, ["owners", "pages", "sessions"]);
@@ -323,6 +324,7 @@ fn check_keyspaces(store: &Store, is_over: bool) {
 }
 
 /// As [`check_usable`], of a store of version 2.
+#[cfg(all(feature = "lz4", feature = "zstd"))]
 fn check_usable_2(dir: &Path, pool: Option<&Pool>, variant: Durability, last: bool) {
     let mut expected = expected();
     if last {
@@ -348,6 +350,7 @@ fn check_usable_2(dir: &Path, pool: Option<&Pool>, variant: Durability, last: bo
 /// Promise (store): Every later version opens a store of format version 2, with its keyspaces, and
 /// its values that expire or are compressed.
 #[test]
+#[cfg(all(feature = "lz4", feature = "zstd"))]
 fn a_closed_version_2_store_opens_with_no_pool_or_a_new_one() {
     for variant in [Durability::Fsync, Durability::NoSync, Durability::DOUBLE] {
         let dir = unpacked(CLOSED_2);
@@ -358,6 +361,7 @@ fn a_closed_version_2_store_opens_with_no_pool_or_a_new_one() {
 
 /// Promise: as `a_closed_version_2_store_opens_with_no_pool_or_a_new_one`.
 #[test]
+#[cfg(all(feature = "lz4", feature = "zstd"))]
 fn a_crashed_version_2_store_opens_with_its_pool() {
     for variant in [Durability::DOUBLE, Durability::SINGLE, Durability::Fsync] {
         let dir = unpacked(CRASHED_2);
@@ -365,6 +369,67 @@ fn a_crashed_version_2_store_opens_with_its_pool() {
         let pool = pool.open(dir.path().join(POOL)).unwrap();
         check_usable_2(&dir.path().join(STORE), Some(&pool), variant, true);
     }
+}
+
+/// In a build without LZ4: `cargo test -p forebay-store --no-default-features --test fixtures`.
+#[test]
+#[cfg(not(feature = "lz4"))]
+fn what_is_not_built_in_is_named_and_all_else_goes_on() {
+    let dir = unpacked(CLOSED_2);
+    let path = dir.path().join(STORE);
+    let options = options(Durability::Fsync).clock(clock_at(WRITTEN));
+    let store = options.open(&path, None).unwrap();
+    let is_told = |said: &str| {
+        let is_so = said.contains("cargo feature lz4") && said.contains("nothing is damaged");
+        assert!(is_so && !said.contains("checksum"), "{said}");
+    };
+    let look = || {
+        let mut refused = 0;
+        for (key, value) in expected() {
+            match store.get(&key) {
+                Ok(found) => assert!(found.unwrap() == value),
+                Err(error) => {
+                    assert!(matches!(error, StoreError::NotBuiltIn { .. }));
+                    is_told(&error.to_string());
+                    refused += 1;
+                }
+            }
+        }
+        refused
+    };
+    // Not the short ones.
+    let refused = look();
+    assert!((10..expected().len()).contains(&refused), "{refused}");
+    let scanned = store.scan(ScanRange::all()).unwrap();
+    is_told(
+        &scanned
+            .map(Result::err)
+            .find_map(|it| it)
+            .unwrap()
+            .to_string(),
+    );
+    let problems = store.verify().unwrap().problems;
+    assert!(problems.len() >= refused);
+    problems.iter().for_each(|problem| is_told(problem));
+    // It is copied, as it is.
+    store.gc().unwrap();
+    store
+        .compact(|_| std::ops::ControlFlow::Continue(()))
+        .unwrap();
+    assert_eq!(look(), refused);
+    let (name, sessions) = &keyspaces()[2];
+    let error = store.keyspace(name, *sessions).err().unwrap().to_string();
+    assert!(error.contains("cargo feature lz4"), "{error}");
+    // What is written now is read without.
+    let sessions = store.existing_keyspace(name).unwrap();
+    sessions.put("new", &[7; 1000]).unwrap();
+    assert_eq!(*sessions.get("new").unwrap().unwrap(), [7; 1000]);
+    assert!(
+        options
+            .compression(Compression::Lz4)
+            .open(&path, None)
+            .is_err()
+    );
 }
 
 #[test]
