@@ -299,6 +299,9 @@ impl LargeValues {
     ) -> Result<(), StoreError> {
         let path = self.path(value.id);
         let damaged = |what: &str| StoreError::damaged(&path, what);
+        if value.bytes > VALUE_BYTES_MAX as u64 {
+            return Err(damaged("its record says that it is longer than any value"));
+        }
         let file = self.open_file(value.id)?;
         let length = file.len().map_err(StoreError::io("reading", &path))?;
         if length.saturating_sub((HEADER + key.len()) as u64) < value.bytes {
@@ -602,6 +605,23 @@ mod tests {
         flipped[500] ^= 1;
         std::fs::write(&path, flipped).unwrap();
         assert!(values.read(b"key", &pointer, &mut Vec::new()).is_err());
+        // However long the file is, no memory is taken for what no value can be.
+        let sparse = std::fs::File::create(&path).unwrap();
+        sparse.set_len(1 << 42).unwrap();
+        for compressed in [false, true] {
+            let lying = LargeRef {
+                bytes: 1 << 41,
+                compressed,
+                ..pointer
+            };
+            let mut to = Vec::new();
+            let refused = values
+                .read(b"key", &lying, &mut to)
+                .unwrap_err()
+                .to_string();
+            assert!(refused.contains("longer than any value"), "{refused}");
+            assert_eq!(to.capacity(), 0);
+        }
         std::fs::write(&path, &bytes[..500]).unwrap();
         assert!(values.read(b"key", &pointer, &mut Vec::new()).is_err());
         std::fs::write(&path, &bytes[..50]).unwrap();
