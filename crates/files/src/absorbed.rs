@@ -2,13 +2,14 @@
 //! docs/files-membership.md, "The table of absorbed files".
 //!
 //! The supervisor alone writes it. The run's processes map it when they start, and compare what
-//! they open for writing with it, by device and inode. A file that another process absorbs has to
-//! be let go of first, by whatever name it was opened. Other runs read a copy of it. A word of it
+//! they open for writing with it, by device and inode ([`index`]). A file that another process
+//! absorbs has to be let go of first, by whatever name it was opened. Other runs read a copy of it. A word of it
 //! is marked by the kernel when the supervisor dies, however it dies; from then on its processes
 //! say in another one what became of the lane ([`lane`]). In a part of its own they ask that a file
 //! be made plain ([`questions`]). A process is named by its number and its start, since the kernel
 //! gives the number of one that has ended to another.
 
+mod index;
 mod lane;
 mod questions;
 mod sweep;
@@ -65,7 +66,7 @@ pub(crate) const SHARED_DIR: &str = "/dev/shm";
 /// "absorbed" and the version of the table's layout, as in every layout followed by the boot id.
 /// Whoever raises it raises [`wire::VERSION`](crate::wire::VERSION): a library that does not know
 /// the table of its supervisor would follow no change of what is absorbed.
-const MAGIC: u64 = u64::from_be_bytes(*b"absorb\0\x04");
+const MAGIC: u64 = u64::from_be_bytes(*b"absorb\0\x05");
 
 /// That of the tables that this process makes and knows: a test may want two releases.
 fn magic() -> u64 {
@@ -77,8 +78,6 @@ const PAGE_MAX: usize = 64 << 10;
 /// Entries: as many as a run absorbs files, and some, so that the next part begins where a page
 /// does.
 const ENTRIES: usize = FILES_MAX.next_multiple_of(8192);
-/// So many entries get memory at a time.
-const ENTRIES_MORE: usize = 1024;
 /// Bytes of a socket's name at most.
 const NAME_MAX: usize = 62;
 /// Bytes of a run directory's path at most: a longer one is not said.
@@ -86,7 +85,7 @@ const RUN_DIR_MAX: usize = 1022;
 /// The kernel's bits of a word in a thread's robust list that say which thread has it.
 const OWNER: u32 = 0x3FFF_FFFF;
 
-/// A file that is absorbed.
+/// A file that is absorbed. Its number in the run is the entry's.
 #[repr(C)]
 struct TableEntry {
     dev: AtomicU64,
@@ -104,6 +103,9 @@ struct TableEntry {
     answered: AtomicU32,
     /// The [start](processes::start) of process `pid`; 0 if it is not known.
     start: AtomicU32,
+    /// The number, plus one, of the next file in the same chain of the [`index`]; 0 for none.
+    next: AtomicU32,
+    _unused: AtomicU32,
 }
 
 /// The table's bytes.
@@ -124,7 +126,13 @@ pub(crate) struct TablePage {
     run_dir: SharedText<RUN_DIR_MAX>,
     /// The run's lane.
     pub(crate) lane: lane::LaneNote,
+    /// Odd while the index is changed, and another number afterwards.
+    changes: AtomicU64,
+    /// Files that are absorbed, and some that are about to be.
+    present: AtomicU64,
+    /// By number.
     entries: [TableEntry; ENTRIES],
+    index: index::IndexHeads,
     /// So that the next part, which is mapped alone, begins where a page of any kernel does.
     _gap: [AtomicU64; GAP],
     asking: QuestionTable,
@@ -191,13 +199,17 @@ impl TablePage {
         // What is asked about was opened before: either its opening is seen by who absorbs it
         // later, or the entry by us.
         fence(SeqCst);
-        self.present().next().is_some()
+        self.present.load(Relaxed) != 0
     }
 
     /// True if the run absorbs the file.
     pub(crate) fn has(&self, key: FileKey) -> bool {
-        fence(SeqCst);
-        self.present().any(|entry| entry.is_of(key))
+        self.entry_of(key).is_some()
+    }
+
+    /// The number of the file, if the run absorbs it, or is about to.
+    pub(crate) fn number_of(&self, key: FileKey) -> Option<usize> {
+        self.entry_of(key).map(|(number, _)| number)
     }
 
     /// The process of a run, which may have ended, that absorbs the file made then. None if nothing
@@ -206,28 +218,29 @@ impl TablePage {
         if self.lane.is_settled() {
             return None;
         }
-        let found = self
-            .present()
-            .find(|entry| entry.is_of(key) && entry.born.load(Relaxed) == born)?;
-        Some(found.process())
+        let (_, found) = self.entry_of(key)?;
+        (found.born.load(Relaxed) == born).then(|| found.process())
     }
 
     /// Processes that opened what is absorbed, and have not ended.
     pub(crate) fn living(&self) -> Vec<NotedProcess> {
-        let mut living: Vec<_> = self.present().map(TableEntry::process).collect();
+        let mut living: Vec<_> = self.all_present().map(TableEntry::process).collect();
         living.sort_unstable();
         living.dedup();
         living.retain(|process| process.lives());
         living
     }
 
-    fn present(&self) -> impl Iterator<Item = &TableEntry> {
+    fn all_present(&self) -> impl Iterator<Item = &TableEntry> {
         self.used().filter(|entry| entry.present.load(Acquire) != 0)
     }
 
     /// Says by the entry `at`, which is free, that `file` is absorbed, for all to see.
     fn publish(&self, at: usize, process: NotedProcess, (dev, ino): FileKey, born: u64) {
         let entry = &self.entries[at];
+        let before = (entry.dev.load(Relaxed), entry.ino.load(Relaxed));
+        self.withdraw(at, before);
+        self.present.fetch_add(1, Relaxed);
         entry.dev.store(dev, Relaxed);
         entry.ino.store(ino, Relaxed);
         entry.born.store(born, Relaxed);
@@ -239,14 +252,19 @@ impl TablePage {
         entry.present.store(1, Release);
         let used = u32::try_from(at + 1).unwrap_or(u32::MAX);
         self.used.fetch_max(used, Release);
+        self.link(at, (dev, ino));
         fence(SeqCst);
     }
 
-    /// Frees the entry of a file: which.
-    fn withdraw(&self, key: FileKey) -> Option<usize> {
-        let (at, entry) = self.entry_of(key)?;
-        entry.present.store(0, Release);
-        Some(at)
+    /// Frees the entry `at`, if it is still that of this file.
+    fn withdraw(&self, at: usize, key: FileKey) {
+        let entry = self.entries.get(at);
+        let its = |entry: &&TableEntry| entry.present.load(Relaxed) != 0 && entry.is_of(key);
+        if let Some(entry) = entry.filter(its) {
+            self.unlink(at, key);
+            entry.present.store(0, Release);
+            self.present.fetch_sub(1, Relaxed);
+        }
     }
 }
 
@@ -330,6 +348,9 @@ impl TableView {
             copy.as_fd(),
             start..start + used * size_of::<TableEntry>(),
         )?;
+        // It has no index.
+        let changes = (offset_of!(TablePage, changes)) as u64;
+        crate::sys::write_at(copy.as_fd(), &index::CHANGING.to_ne_bytes(), changes)?;
         Ok(head)
     }
 }
@@ -355,53 +376,13 @@ pub(crate) fn open_table(path: &Path) -> Result<OwnedFd, Errno> {
     regular.then_some(fd).ok_or(Errno::INVAL)
 }
 
-/// Where the next file may be entered.
-#[derive(Default)]
-struct TablePlaces {
-    /// Entries that are free again.
-    free: Vec<usize>,
-    /// Entries behind this were never used.
-    used: usize,
-    /// Those behind this have no memory yet.
-    there: usize,
-}
-
-impl TablePlaces {
-    /// Gives more entries memory.
-    fn extend(&mut self, file: &OwnedFd) -> Result<(), Errno> {
-        let there = (self.there + ENTRIES_MORE).min(ENTRIES);
-        let parts = [
-            (offset_of!(TablePage, entries), size_of::<TableEntry>()),
-            (QuestionTable::OFFSET, size_of::<AtomicU32>()),
-        ];
-        for (start, bytes) in parts {
-            let (start, bytes) = (start + self.there * bytes, (there - self.there) * bytes);
-            sys::reserve_memory(file, start as u64..(start + bytes) as u64)?;
-        }
-        self.there = there;
-        Ok(())
-    }
-
-    /// A free entry; none if there is no more, or no memory.
-    fn take(&mut self, file: &OwnedFd) -> Option<usize> {
-        if let Some(at) = self.free.pop() {
-            return Some(at);
-        }
-        if self.used == self.there {
-            self.extend(file).ok().filter(|()| self.used < self.there)?;
-        }
-        self.used += 1;
-        Some(self.used - 1)
-    }
-}
-
 /// The supervisor's table.
 pub(crate) struct AbsorbedTable {
     page: Arc<TableView>,
     pub(crate) file: OwnedFd,
     pub(crate) path: PathBuf,
-    /// One at a time.
-    writing: parking_lot::Mutex<TablePlaces>,
+    /// One at a time. Entries behind this have no memory yet.
+    writing: parking_lot::Mutex<usize>,
     /// The thread by whose end the kernel knows that the supervisor is dead: it ends when the
     /// channel does.
     life: Option<(mpsc::Sender<()>, thread::JoinHandle<()>)>,
@@ -424,13 +405,18 @@ impl AbsorbedTable {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o644);
         let file = rustix::fs::open(&path, flags, mode)?;
-        let mut places = TablePlaces::default();
-        let mut begin = || {
+        let begin = || {
             rustix::fs::fchmod(&file, mode)?;
             rustix::fs::ftruncate(&file, size_of::<TablePage>() as u64)?;
-            let head = offset_of!(TablePage, entries) as u64;
-            sys::reserve_memory(&file, 0..head)?;
-            places.extend(&file)?;
+            let index = offset_of!(TablePage, index);
+            let bell = offset_of!(TablePage, asking);
+            for (start, end) in [
+                (0, offset_of!(TablePage, entries)),
+                (index, index + size_of::<index::IndexHeads>()),
+                (bell, QuestionTable::OFFSET),
+            ] {
+                sys::reserve_memory(&file, start as u64..end as u64)?;
+            }
             sys::lock_shared(file.as_fd())?;
             let page = TableView(Mapped::map(file.as_fd())?);
             let (high, low) = boot.as_u64_pair();
@@ -448,7 +434,7 @@ impl AbsorbedTable {
                 page,
                 file,
                 path,
-                writing: parking_lot::Mutex::new(places),
+                writing: parking_lot::Mutex::default(),
                 life: Some(life),
             }),
             Err(errno) => {
@@ -458,17 +444,38 @@ impl AbsorbedTable {
         }
     }
 
-    /// Says that the run absorbs the file, which was made at `born` and opened first by process
-    /// `pid`. False if there is no room.
-    pub(crate) fn publish(&self, pid: u32, key: FileKey, born: u64) -> bool {
+    /// Files with numbers below `count` may be said to be absorbed from now on.
+    ///
+    /// # Errors
+    /// There is no memory for them.
+    pub(crate) fn reserve(&self, count: usize) -> Result<(), Errno> {
+        let mut there = self.writing.lock();
+        let parts = [
+            (offset_of!(TablePage, entries), size_of::<TableEntry>()),
+            (QuestionTable::OFFSET, size_of::<AtomicU32>()),
+        ];
+        let count = count.clamp(*there, ENTRIES);
+        for (start, bytes) in parts {
+            let (start, end) = (start + *there * bytes, start + count * bytes);
+            if start < end {
+                sys::reserve_memory(&self.file, start as u64..end as u64)?;
+            }
+        }
+        *there = count;
+        Ok(())
+    }
+
+    /// Says that the run absorbs the file, which has this number, was made at `born` and opened
+    /// first by process `pid`. False if there is no memory for that.
+    pub(crate) fn publish(&self, number: usize, pid: u32, key: FileKey, born: u64) -> bool {
         let start = processes::start(pid);
-        let mut writing = self.writing.lock();
         let process = NotedProcess { id: pid, start };
-        let place = writing.take(&self.file);
-        place.is_some_and(|at| {
-            self.page.publish(at, process, key, born);
-            true
-        })
+        let there = self.writing.lock();
+        let is_there = number < *there;
+        if is_there {
+            self.page.publish(number, process, key, born);
+        }
+        is_there
     }
 
     /// Says which lane the run has, before it absorbs any file.
@@ -476,11 +483,10 @@ impl AbsorbedTable {
         self.page.lane.set(place);
     }
 
-    /// Says that it does not any more.
-    pub(crate) fn withdraw(&self, key: FileKey) {
-        let mut writing = self.writing.lock();
-        let withdrawn = self.page.withdraw(key);
-        writing.free.extend(withdrawn);
+    /// Says that it does not any more, unless another file has the number by now.
+    pub(crate) fn withdraw(&self, number: usize, key: FileKey) {
+        let _writing = self.writing.lock();
+        self.page.withdraw(number, key);
     }
 }
 

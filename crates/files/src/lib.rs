@@ -43,12 +43,12 @@ mod void_marks;
 mod wire;
 
 pub use error::FilesError;
-pub use shared::{DURATION_BOUNDS, DurationHistogram, PAGE_BYTES};
+pub use shared::{DURATION_BOUNDS, DurationHistogram, PAGE_BYTES_MIN};
 pub use sys::{hear_of_children, ignore_signals};
 pub use wire::VERSION as WIRE_VERSION;
 
 /// Files that a run absorbs at a time, at most. More stay plain.
-pub const FILES_MAX: usize = 16_384;
+pub const FILES_MAX: usize = 100 << 10;
 
 /// Environment of the database: the supervisor's address, an abstract Unix socket.
 pub const ENV_SOCKET: &str = "FOREBAY_SOCKET";

@@ -17,9 +17,9 @@ use crate::{
 use forebay_pool::{AppendError, Lsn, Member, MonotonicTime, Record, record_bytes};
 use rustix::io::Errno;
 use std::{
-    ffi::OsStr,
+    ffi::OsString,
     io::IoSlice,
-    os::unix::ffi::OsStrExt,
+    os::unix::ffi::OsStringExt,
     path::{Path, PathBuf},
     sync::atomic::{
         Ordering::{Acquire, Relaxed, Release},
@@ -330,10 +330,10 @@ impl LaneLog<'_> {
 
 /// The paths that the file is known by, the newest last.
 pub(crate) fn paths(file: &SharedFile) -> Vec<PathBuf> {
-    let names = [&file.link, &file.path];
+    let names = [file.names.link(), file.names.path()];
     let names = names.into_iter().filter(|name| !name.is_empty());
     names
-        .map(|name| PathBuf::from(OsStr::from_bytes(&name.get())))
+        .map(|name| PathBuf::from(OsString::from_vec(name)))
         .collect()
 }
 

@@ -4,8 +4,8 @@
 use crate::{failure::Failure, size};
 
 /// The largest of what a run makes for itself beside the pool's memory, in whole MiB: the page that
-/// its processes share.
-const OWN_BYTES: u64 = forebay_files::PAGE_BYTES.next_multiple_of(1 << 20);
+/// its processes share, where it is for the fewest files.
+const OWN_BYTES: u64 = forebay_files::PAGE_BYTES_MIN.next_multiple_of(1 << 20);
 
 /// Refuses a limit under which the run's own files cannot be made.
 pub(super) fn check() -> Result<(), Failure> {

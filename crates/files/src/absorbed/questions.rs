@@ -6,7 +6,7 @@
 //! has it. Each entry counts the questions about it, which processes raise, and those that are
 //! answered, which the supervisor alone writes.
 
-use super::{AbsorbedTable, ENTRIES, FileKey, TableEntry, TablePage, TableView};
+use super::{AbsorbedTable, ENTRIES, FileKey, TablePage, TableView};
 use forebay_pool::media::{self, Mapped};
 use rustix::{
     fs::{Mode, OFlags},
@@ -20,7 +20,6 @@ use std::{
     sync::atomic::{
         AtomicU32,
         Ordering::{Acquire, Relaxed, Release, SeqCst},
-        fence,
     },
     time::Duration,
 };
@@ -64,12 +63,6 @@ pub(crate) enum QuestionOutcome {
 }
 
 impl TablePage {
-    pub(super) fn entry_of(&self, key: FileKey) -> Option<(usize, &TableEntry)> {
-        fence(SeqCst);
-        let mut used = self.used().enumerate();
-        used.find(|(_, entry)| entry.present.load(Acquire) != 0 && entry.is_of(key))
-    }
-
     /// What became of a question about the file.
     pub(crate) fn heard(&self, key: FileKey, question: &FileQuestion) -> QuestionOutcome {
         match self.entry_of(key) {

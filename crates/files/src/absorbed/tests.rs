@@ -11,12 +11,14 @@ fn what_is_published_is_found_until_it_is_withdrawn() {
     let view = TableView::open(&table.path).unwrap();
     assert!(view.is_of(boot()) && view.is_alive() && !view.any());
     assert_eq!(view.socket(), b"socket");
-    assert!(table.publish(77, (8, 9), 5) && table.publish(78, (8, 10), 6));
+    table.reserve(256).unwrap();
+    assert!(table.publish(0, 77, (8, 9), 5) && table.publish(1, 78, (8, 10), 6));
     assert!(view.has((8, 9)) && !view.has((9, 8)));
     assert_eq!(view.holder_of((8, 9), 5).map(|noted| noted.id), Some(77));
     assert_eq!(view.holder_of((8, 9), 6), None);
-    table.withdraw((8, 9));
+    table.withdraw(0, (8, 9));
     assert!(!view.has((8, 9)) && view.any());
+    assert_eq!(view.number_of((8, 10)), Some(1));
     let copy = TableView::copy_of(table.file.as_fd()).unwrap();
     assert!(copy.has((8, 10)));
     let path = table.path.clone();
@@ -25,15 +27,17 @@ fn what_is_published_is_found_until_it_is_withdrawn() {
 }
 
 #[test]
-fn a_table_that_is_full_takes_no_file_and_has_room_again() {
+fn a_table_takes_no_file_that_has_no_memory_and_each_that_has() {
     let dir = tempfile::tempdir().unwrap();
     let table = AbsorbedTable::new_in(dir.path(), b"/run", b"socket", boot()).unwrap();
-    for ino in 0..ENTRIES as u64 {
-        assert!(table.publish(77, (8, ino), 0));
+    assert!(!table.publish(0, 77, (8, 9), 0));
+    for count in [256, 256, 100, 5000, usize::MAX] {
+        table.reserve(count).unwrap();
+        assert!(table.publish(count.min(ENTRIES) - 1, 77, (8, 9), 0));
+        table.withdraw(count.min(ENTRIES) - 1, (8, 9));
     }
-    assert!(!table.publish(77, (8, 1 << 40), 0));
-    table.withdraw((8, 5));
-    assert!(table.publish(77, (8, 1 << 40), 0));
+    assert!(!table.publish(ENTRIES, 77, (8, 9), 0));
+    assert!(!TableView::open(&table.path).unwrap().any());
 }
 
 #[test]
@@ -43,15 +47,16 @@ fn a_table_takes_memory_only_for_the_files_it_names() {
     let there = || sys::stat_of(&table.file).unwrap().st_blocks.unsigned_abs() * 512;
     let at_first = there();
     assert!(at_first < 200 << 10, "{at_first}");
-    for ino in 0..2000 {
-        assert!(table.publish(77, (8, ino), 0));
+    table.reserve(2000).unwrap();
+    for number in 0..2000 {
+        assert!(table.publish(number, 77, (8, number as u64), 0));
     }
     assert!((at_first + 1..400 << 10).contains(&there()));
     // What is withdrawn makes room, and the table does not grow.
     let grown = there();
-    for ino in 0..5000 {
-        table.withdraw((8, ino % 2000));
-        assert!(table.publish(77, (8, ino % 2000), 0));
+    for number in (0..5000).map(|turn| turn % 2000) {
+        table.withdraw(number, (8, number as u64));
+        assert!(table.publish(number, 77, (8, number as u64), 0));
     }
     assert_eq!(there(), grown);
 }
@@ -82,7 +87,8 @@ fn a_table_of_another_boot_stays_while_a_process_of_it_lives() {
         path
     };
     let none = copy("none");
-    table.publish(std::process::id(), (8, 9), 5);
+    table.reserve(256).unwrap();
+    assert!(table.publish(0, std::process::id(), (8, 9), 5));
     let member = copy("member");
     drop(table);
     clean_up(dir.path(), another);
@@ -97,6 +103,7 @@ fn stranger_with_a_dead_clients_number_keeps_no_table() {
     assert_ne!(start, 0);
     for (noted, is_own) in [(start, true), (0, true), (start ^ 1, false)] {
         let table = AbsorbedTable::new_in(dir.path(), b"/run", b"socket", boot()).unwrap();
+        table.reserve(256).unwrap();
         let process = NotedProcess {
             id: own,
             start: noted,
@@ -116,6 +123,6 @@ fn stranger_with_a_dead_clients_number_keeps_no_table() {
 
 #[test]
 fn version_of_the_messages_counts_the_tables_layout() {
-    // A supervisor of the layout before, 4 of the messages and \x03 of the table, refuses it.
-    assert_eq!((MAGIC & 0xFF, crate::wire::VERSION), (4, 5));
+    // A supervisor of the layout before, 5 of the messages and \x04 of the table, refuses it.
+    assert_eq!((MAGIC & 0xFF, crate::wire::VERSION), (5, 6));
 }

@@ -425,7 +425,7 @@ fn join(config: &ClientConfig, fd: c_int) -> Result<(), Errno> {
     }
     let session = session::begin(&config.address).map_err(|_| Errno::NOTCONN)?;
     let key = key_of(raw)?;
-    let (number, stamp) = session.page.find(key).ok_or(Errno::NOENT)?;
+    let (number, stamp) = session.find(key).ok_or(Errno::NOENT)?;
     let flags = rustix::fs::fcntl_getfl(raw)?;
     let flags = c_int::from_ne_bytes(flags.bits().to_ne_bytes());
     // Of a program that was executed the kernel knows them all.

@@ -24,7 +24,7 @@ pub fn is_to_be_committed(fd: c_int) -> bool {
 fn is_known(fd: BorrowedFd<'_>) -> bool {
     let session = session::there();
     let found = session.zip(sys::stat_of(fd).ok());
-    found.is_some_and(|(session, stat)| session.page.find((stat.st_dev, stat.st_ino)).is_some())
+    found.is_some_and(|(session, stat)| session.find((stat.st_dev, stat.st_ino)).is_some())
 }
 
 /// Before a sync of everything. A signal handler does not wait for the call that it interrupted,

@@ -7,13 +7,13 @@ use std::{
     cell::Cell,
     ffi::c_int,
     sync::atomic::{
-        AtomicU32, AtomicU64,
+        AtomicU32, AtomicU64, AtomicUsize,
         Ordering::{AcqRel, Acquire, Relaxed, Release},
     },
 };
 
 /// Descriptors from this one on are never absorbed.
-pub const DESCRIPTORS: usize = 1 << 16;
+pub const DESCRIPTORS: usize = 1 << 17;
 
 /// The C library's standard streams write to descriptors up to this one.
 const STDERR: c_int = 2;
@@ -133,6 +133,21 @@ impl FdEntry {
 }
 
 static ENTRIES: [AtomicU32; DESCRIPTORS] = [const { AtomicU32::new(0) }; DESCRIPTORS];
+/// Nothing is known of any descriptor from this one on.
+static USED: AtomicUsize = AtomicUsize::new(0);
+
+/// Those of which something may be known.
+fn used() -> impl Iterator<Item = (c_int, &'static AtomicU32)> {
+    (0..).zip(ENTRIES.iter().take(USED.load(Acquire)))
+}
+
+/// Something is about to be known of `fd`, which has a place.
+fn use_place(fd: c_int) {
+    let end = usize::try_from(fd).map_or(0, |fd| fd + 1);
+    if USED.load(Relaxed) < end {
+        USED.fetch_max(end, AcqRel);
+    }
+}
 
 thread_local! {
     /// A child of `vfork` has put others in the place of descriptors that are known: it shares this
@@ -187,6 +202,9 @@ pub(super) fn set_entry(fd: c_int, entry: Option<FdEntry>) -> bool {
     let Some(place) = usize::try_from(fd).ok().and_then(|fd| ENTRIES.get(fd)) else {
         return entry.is_none();
     };
+    if entry.is_some() {
+        use_place(fd);
+    }
     place.store(entry.map_or(0, |e| e.0), Release);
     true
 }
@@ -201,15 +219,15 @@ pub(super) fn clear_direct(fd: c_int) {
 /// Notes the flags that `of` hides of `fd` as well, beside what is known of it.
 pub(super) fn add_hidden(fd: c_int, of: FdEntry) {
     if let Some(place) = usize::try_from(fd).ok().and_then(|fd| ENTRIES.get(fd)) {
+        use_place(fd);
         place.fetch_or(FdEntry::new(None, of.hidden()).0, AcqRel);
     }
 }
 
 /// All descriptors that are to be synced with each write, which the kernel does not know. Looks
-/// through the whole table.
+/// through all that were used.
 pub(super) fn synced_unseen() -> impl Iterator<Item = c_int> {
-    (0..)
-        .zip(&ENTRIES)
+    used()
         .filter(|(_, word)| FdEntry(word.load(Relaxed)).hidden() & libc::O_DSYNC != 0)
         .map(|(fd, _)| fd)
 }
@@ -271,7 +289,7 @@ pub(super) fn must_be_plain(fd: c_int) -> bool {
 
 /// Every descriptor of a file is as one that was inherited. Neither allocates nor locks.
 pub(super) fn disown() {
-    for word in &ENTRIES {
+    for (_, word) in used() {
         let entry = FdEntry(word.load(Relaxed));
         if entry.file().is_some() {
             word.store(entry.inherited().0, Release);
@@ -279,19 +297,17 @@ pub(super) fn disown() {
     }
 }
 
-/// All descriptors that have to be joined or claimed before they are written to. Looks through the
-/// whole table.
+/// All descriptors that have to be joined or claimed before they are written to. Looks through all
+/// that were used.
 pub(super) fn inherited() -> impl Iterator<Item = (c_int, FdEntry)> {
-    (0..)
-        .zip(&ENTRIES)
+    used()
         .map(|(fd, word)| (fd, FdEntry(word.load(Relaxed))))
         .filter(|(_, entry)| entry.is_inherited())
 }
 
-/// All descriptors that lead to `file`. Looks through the whole table.
+/// All descriptors that lead to `file`. Looks through all that were used.
 pub(super) fn descriptors_of(file: usize) -> impl Iterator<Item = (c_int, FdEntry)> {
-    (0..)
-        .zip(&ENTRIES)
+    used()
         .map(|(fd, word)| (fd, FdEntry(word.load(Relaxed))))
         .filter(move |(_, entry)| entry.file() == Some(file))
 }

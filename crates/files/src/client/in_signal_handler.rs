@@ -114,7 +114,7 @@ fn let_go_at(config: &ClientConfig, (dir, path): (c_int, &CStr)) {
 /// Returns when the run does not absorb the file, or is to make it plain and has logged nothing of
 /// it for [long enough](MemberSession::silence).
 fn let_go(config: &ClientConfig, key: FileKey) {
-    let ours = session::there().and_then(|session| Some((session, session.page.find(key)?)));
+    let ours = session::there().and_then(|session| Some((session, session.find(key)?)));
     if let Some((session, (number, stamp))) = ours {
         session.page.files[number].stray(stamp.generation);
     }

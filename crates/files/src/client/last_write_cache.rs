@@ -1,7 +1,7 @@
 //! A process's copy of a file's last write. The next write [may come back](super::tail_rewrites) to
 //! the same place, and is compared with it.
 
-use crate::shared::{BLOCK, LastWrite, WORD};
+use crate::shared::{BLOCK, KnownBytes, WORD};
 use forebay_pool::Lsn;
 use std::ops::Range;
 
@@ -33,7 +33,12 @@ impl LastWriteCache {
 
     /// Compares a write to `at` with what is known, and takes the copies. At least a word is
     /// logged: a record has the write's time.
-    pub(super) fn compare(&mut self, known: &LastWrite, at: u64, write: &[u8]) -> ComparedWrite {
+    pub(super) fn compare(
+        &mut self,
+        known: &KnownBytes<'_>,
+        at: u64,
+        write: &[u8],
+    ) -> ComparedWrite {
         let (block, rest) = write.split_at(write.len().min(BLOCK));
         let range = at..at.saturating_add(write.len() as u64);
         self.last.clear();
@@ -72,7 +77,7 @@ impl LastWriteCache {
     /// to `end`.
     pub(super) fn keep(
         &self,
-        known: &LastWrite,
+        known: &KnownBytes<'_>,
         at: u64,
         bytes: usize,
         copied: Range<usize>,
@@ -101,28 +106,44 @@ fn at_least_a_word(changed: Range<usize>, block: &[u8]) -> Range<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shared::SharedPage;
+    use crate::shared::{PART, SharedFile, SharedPage, WriteBlock};
+
+    /// A file's last write, with its block.
+    #[derive(Clone, Copy)]
+    struct Place<'a>(&'a SharedFile, &'a WriteBlock);
+
+    impl<'a> Place<'a> {
+        fn of(page: &'a SharedPage) -> Self {
+            Self(&page.files[0], page.block(0))
+        }
+
+        fn known(self) -> KnownBytes<'a> {
+            self.1.take(0, &self.0.last_write).unwrap()
+        }
+    }
 
     /// What is logged of each write in turn, at the file's beginning, and the file as a replay of
     /// that makes it. Processes write in turn.
     fn replayed(writes: &[(u64, Vec<u8>)]) -> (Vec<usize>, Vec<u8>) {
-        let (page, _) = SharedPage::new("forebay-test").unwrap();
-        let known = &page.files[0].last_write;
+        let (page, _) = SharedPage::new("forebay-test", PART).unwrap();
+        let place = Place::of(&page);
+        let last = &place.0.last_write;
         let mut processes = [LastWriteCache::new(), LastWriteCache::new()];
         let (mut file, mut logged) = (vec![0; 1 << 16], Vec::new());
         for (turn, (at, write)) in writes.iter().enumerate() {
             let (end, copies) = (turn as u64 + 1, &mut processes[turn % 2]);
             let (mut from, mut to) = (*at as usize, *at as usize + write.len());
-            if known.is_met(end - 1, *at) {
-                let compared = copies.compare(known, *at, write);
+            if last.is_met(end - 1, *at) {
+                let known = place.known();
+                let compared = copies.compare(&known, *at, write);
                 let parts = copies.parts(&compared, write).concat();
                 from += compared.logged.start;
                 to = from + parts.len();
                 file[from..to].copy_from_slice(&parts);
-                copies.keep(known, *at, write.len(), compared.copied, end);
+                copies.keep(&known, *at, write.len(), compared.copied, end);
             } else {
                 file[from..to].copy_from_slice(write);
-                known.keep(*at..*at + write.len() as u64, 0, 0, &[], end);
+                last.keep_place(*at..*at + write.len() as u64, end);
             }
             logged.push(to - from);
         }
@@ -146,8 +167,9 @@ mod tests {
 
     #[test]
     fn nonsense_in_the_shared_memory_makes_no_process_panic() {
-        let (page, _) = SharedPage::new("forebay-test").unwrap();
-        let known = &page.files[0].last_write;
+        let (page, _) = SharedPage::new("forebay-test", PART).unwrap();
+        let place = Place::of(&page);
+        let last = &place.0.last_write;
         let mut copies = LastWriteCache::new();
         let numbers = [0, 1, 7, 8192, 8193, u64::MAX - 1, u64::MAX];
         let pairs = || {
@@ -164,12 +186,13 @@ mod tests {
                 (8190, 8192, 1),
                 (0, 8192, 0),
             ] {
-                known.spoil(from..to, kept, filled);
+                last.spoil(from..to, kept, filled);
                 let write = vec![fill; bytes];
-                let compared = copies.compare(known, at, &write);
+                let known = place.known();
+                let compared = copies.compare(&known, at, &write);
                 assert!(!compared.logged.is_empty() && compared.logged.end <= BLOCK);
                 assert!(!copies.parts(&compared, &write).concat().is_empty());
-                copies.keep(known, at, bytes, compared.copied, 5);
+                copies.keep(&known, at, bytes, compared.copied, 5);
             }
         }
     }
@@ -218,7 +241,7 @@ mod tests {
 
     /// A file whose writes are logged in segments, and what a replay makes of it.
     struct Model<'a> {
-        known: &'a LastWrite,
+        place: Place<'a>,
         processes: [LastWriteCache; 2],
         kernel: Vec<u8>,
         disk: Vec<u8>,
@@ -232,25 +255,21 @@ mod tests {
         /// changed some of it in between.
         fn write(&mut self, at: usize, kernel: &[u8], lane: &[u8]) {
             self.kernel[at..at + kernel.len()].copy_from_slice(kernel);
-            let is_met = self.known.is_met(self.end, at as u64);
+            let last = &self.place.0.last_write;
+            let is_met = last.is_met(self.end, at as u64);
             self.end += 1;
             let range = at as u64..(at + lane.len()) as u64;
             if is_met {
-                self.known.forget_unless_in(self.segment);
+                last.forget_unless_in(self.segment);
+                let known = self.place.known();
                 let copies = &mut self.processes[self.end as usize % 2];
-                let compared = copies.compare(self.known, at as u64, lane);
+                let compared = copies.compare(&known, at as u64, lane);
                 let parts = copies.parts(&compared, lane).concat();
                 self.log.push((at + compared.logged.start, parts));
-                copies.keep(
-                    self.known,
-                    range.start,
-                    lane.len(),
-                    compared.copied,
-                    self.end,
-                );
+                copies.keep(&known, range.start, lane.len(), compared.copied, self.end);
             } else {
                 self.log.push((at, lane.to_vec()));
-                self.known.keep(range, 0, 0, &[], self.end);
+                last.keep_place(range, self.end);
             }
         }
 
@@ -276,9 +295,9 @@ mod tests {
     fn the_next_write_mends_a_block_that_kernel_and_lane_differ_in() {
         let mut below = random(0x2545_F491_4F6C_DD1D);
         for _ in 0..2000 {
-            let (page, _) = SharedPage::new("forebay-test").unwrap();
+            let (page, _) = SharedPage::new("forebay-test", PART).unwrap();
             let mut model = Model {
-                known: &page.files[0].last_write,
+                place: Place::of(&page),
                 processes: [LastWriteCache::new(), LastWriteCache::new()],
                 kernel: vec![0; 8192],
                 disk: vec![0; 8192],

@@ -42,7 +42,7 @@ pub(super) fn ours_at(
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return None;
     }
-    let (number, stamp) = session.page.find(key(&stat))?;
+    let (number, stamp) = session.find(key(&stat))?;
     let number = (number, stamp.generation);
     let seen = match see(dir, path, flags) {
         Ok(seen) => seen,
@@ -110,7 +110,7 @@ pub(super) fn named(dir: c_int, path: &CStr, flags: AtFlags) -> Option<NamedFile
     let config = CONFIG.get()?;
     let key = stat_at(dir, path, flags)?;
     if let Some(session) = session::follower(config, || config.is_absorbed(key))
-        && let Some((number, stamp)) = session.page.find(key)
+        && let Some((number, stamp)) = session.find(key)
     {
         return Some(NamedFile::Ours((number, stamp.generation)));
     }

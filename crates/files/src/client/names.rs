@@ -164,7 +164,7 @@ pub fn exchange(
 
 /// Its newest path.
 pub(super) fn path_of(held: &HeldFile) -> PathBuf {
-    PathBuf::from(OsString::from_vec(held.shared.path.get()))
+    PathBuf::from(OsString::from_vec(held.shared.names.path()))
 }
 
 /// Unlinks: `real` does it. The file may be absorbed.
@@ -217,7 +217,7 @@ pub fn link(
     };
     let path = absolute(to);
     let (at, generation) = number;
-    let link = session.page.files[at].link.get();
+    let link = session.page.files[at].names.link();
     if !link.is_empty() && link != path.as_os_str().as_bytes() {
         // A third name is not followed.
         drop(registry);
@@ -312,18 +312,23 @@ impl LosingName {
                 (_, true) => log.keeps_name(held.number)?,
                 (_, false) => {}
             }
-            let link = PathBuf::from(OsString::from_vec(held.shared.link.get()));
+            let link = PathBuf::from(OsString::from_vec(held.shared.names.link()));
+            let names_of = &held.shared.names;
             if link == path {
-                held.shared.link.clear();
+                names_of.clear_link();
             } else if names > 0
                 && path_of(held) == path
                 && !is_at(&path, held)
                 && !link.as_os_str().is_empty()
             {
                 log.name(held.number, &link)?;
-                // It fitted there.
-                let _ = held.shared.path.set(link.as_os_str().as_bytes());
-                held.shared.link.clear();
+                let bytes = link.as_os_str().as_bytes();
+                if !names_of.set_path(bytes) {
+                    // There is room for one of them only.
+                    names_of.clear_link();
+                    let _ = names_of.set_path(bytes);
+                }
+                names_of.clear_link();
             }
             Ok(())
         })?;

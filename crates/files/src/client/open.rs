@@ -87,7 +87,7 @@ pub fn open(
         false => session::current(),
     };
     let known = session.and_then(|session| {
-        let (number, stamp) = session.page.find(existing?)?;
+        let (number, stamp) = session.find(existing?)?;
         Some((number, stamp.generation))
     });
     if let Some(session) = session.filter(|_| writes(flags) && membership::may_join())
@@ -325,7 +325,7 @@ fn absorb(
     }
     // It may be made plain in between; then it stays so.
     for _ in 0..2 {
-        let (number, generation) = match session.page.find(key) {
+        let (number, generation) = match session.find(key) {
             Some((number, stamp)) => (number, stamp.generation),
             None if stat.st_nlink == 0 => return Err(Errno::PERM),
             None => {

@@ -210,7 +210,7 @@ impl MemberSession {
             if let Err(errno) = marked {
                 all = false;
                 self.page.fail(number, Errno::IO);
-                let path = file.path.get();
+                let path = file.names.path();
                 sys::complain(&format!(
                     "{unwritten}; and {} cannot be marked as newer than the pool (an extended attribute: {errno}): its sync fails, since a \
                      recovery could write older bytes over newer ones. Stop the program, and see to the pool's disk",

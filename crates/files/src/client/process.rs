@@ -24,8 +24,8 @@ use std::{
     sync::{
         Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{
-            AtomicU32,
-            Ordering::{Acquire, Relaxed, Release},
+            AtomicU32, AtomicUsize,
+            Ordering::{AcqRel, Acquire, Relaxed, Release},
         },
     },
 };
@@ -42,6 +42,9 @@ pub(super) struct ClientProcess {
 /// Which of the files that had a number the descriptors in the table are of; 0 for none. A forked
 /// child has its parent's.
 static GENERATIONS: [AtomicU32; FILES_MAX] = [const { AtomicU32::new(0) }; FILES_MAX];
+
+/// No number from this one on has been used here.
+static USED: AtomicUsize = AtomicUsize::new(0);
 
 /// So many files' caches begin at a time.
 type CachePart = Box<[Mutex<LastWriteCache>]>;
@@ -88,8 +91,8 @@ pub(super) fn renew() {
 
 /// None of the descriptors is known to be of any file.
 pub(super) fn forget_all() {
-    for generation in &GENERATIONS {
-        // Memory that no file has used is not there.
+    // Memory that no file has used is not there.
+    for generation in GENERATIONS.iter().take(USED.load(Acquire)) {
         if generation.load(Relaxed) != 0 {
             generation.store(0, Release);
         }
@@ -106,7 +109,7 @@ pub(super) fn generation(number: usize) -> u32 {
 
 /// The numbers of files that descriptors of this process may be of.
 pub(super) fn numbers() -> impl Iterator<Item = usize> {
-    (0..FILES_MAX).filter(|number| generation(*number) != 0)
+    (0..USED.load(Acquire)).filter(|number| generation(*number) != 0)
 }
 
 /// What this process knows of a file, under its own lock only.
@@ -220,6 +223,7 @@ fn begin_anew(copies: &mut LastWriteCache, number: usize, wanted: u32) {
     // Descriptors of the file that had the number before.
     sweep(number);
     *copies = LastWriteCache::new();
+    USED.fetch_max(number + 1, AcqRel);
     GENERATIONS[number].store(wanted, Release);
 }
 

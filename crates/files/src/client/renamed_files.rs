@@ -14,7 +14,7 @@ use rustix::{
     io::Errno,
 };
 use std::{
-    ffi::{CStr, OsStr, OsString, c_int},
+    ffi::{CStr, OsString, c_int},
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::{Path, PathBuf},
 };
@@ -73,12 +73,12 @@ impl PendingRename {
 /// The file that was called `from` is called `path` now.
 fn named_anew(held: &HeldFile, from: &Path, path: &Path) {
     let shared = held.shared;
-    let link = PathBuf::from(OsStr::from_bytes(&shared.link.get()));
+    let link = PathBuf::from(OsString::from_vec(shared.names.link()));
     if link == from || link == path {
-        shared.link.clear();
+        shared.names.clear_link();
     }
     let old = path_of(held);
-    let fits = shared.path.set(path.as_os_str().as_bytes());
+    let fits = shared.names.set_path(path.as_os_str().as_bytes());
     // It was opened by another of its names, which it has still.
     let has_other = old != from && old != path && is_at(&old, held);
     if !fits || has_other && !add_link(held, &old) {
@@ -89,10 +89,10 @@ fn named_anew(held: &HeldFile, from: &Path, path: &Path) {
 
 /// Notes one more name; false if there is no room for it.
 pub(super) fn add_link(held: &HeldFile, path: &Path) -> bool {
-    let link = &held.shared.link;
+    let names = &held.shared.names;
     let bytes = path.as_os_str().as_bytes();
-    let has_room = link.is_empty() || link.get() == bytes;
-    has_room && link.set(bytes)
+    let is_room = !names.has_link() || names.link() == bytes;
+    is_room && names.set_link(bytes)
 }
 
 /// Before a directory gets another name: the absorbed files in it, which get others as well. None
@@ -130,7 +130,7 @@ fn moving_in(
             is_in_lane.then_some(((at, stamp.generation), file))
         });
     let named = in_lane.filter_map(|(number, file)| {
-        let path = PathBuf::from(OsString::from_vec(file.path.get()));
+        let path = PathBuf::from(OsString::from_vec(file.names.path()));
         let to = after.join(path.strip_prefix(&before).ok()?);
         Some(PendingRename::begin(session, number, path, to))
     });

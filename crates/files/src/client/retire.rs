@@ -200,7 +200,7 @@ fn tell_plain(session: &MemberSession, number: usize, reason: &str) {
     let Some(config) = CONFIG.get() else { return };
     session.tell(&ClientRequest::Plain {
         token: config.address.token,
-        path: session.page.files[number].path.get(),
+        path: session.page.files[number].names.path(),
         reason: reason.to_owned(),
     });
 }

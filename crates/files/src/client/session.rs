@@ -11,9 +11,10 @@ use super::{
     private_memory::{self, MemoryUse},
 };
 use crate::{
+    absorbed::FileKey,
     log::{ENDED, LaneLog},
     record::silence,
-    shared::{LOOK, SharedPage},
+    shared::{LOOK, SharedPage, Stamp},
     sys,
     wire::{self, ClientRequest, SupervisorAnswer},
 };
@@ -189,9 +190,10 @@ fn of_pool(error: &PoolError) -> String {
 
 impl MemberSession {
     fn begin(address: &SupervisorAddress) -> Result<Self, String> {
-        if CONFIG.get().is_none_or(|config| config.order.is_none()) {
+        let is_mapped = |config: &ClientConfig| config.order.is_some() && config.table.is_some();
+        if !CONFIG.get().is_some_and(is_mapped) {
             return Err(
-                "the memory in which the run counts changes cannot be mapped: this process sees another /dev/shm than forebay, and another network namespace, from which the supervisor cannot be asked (a sandbox, a container): let it share one of them; or its memory is limited: raise that limit (ulimit -v)"
+                "the memory in which the run counts changes, and says what it absorbs, cannot be mapped: this process sees another /dev/shm than forebay, and another network namespace, from which the supervisor cannot be asked (a sandbox, a container): let it share one of them; or its memory is limited: raise that limit (ulimit -v)"
                     .to_owned(),
             );
         }
@@ -303,6 +305,12 @@ impl MemberSession {
     #[inline]
     pub(super) fn is_orphan(&self) -> bool {
         is_orphan()
+    }
+
+    /// The number and state of the file, if the run absorbs it. Neither allocates nor locks.
+    pub(super) fn find(&self, key: FileKey) -> Option<(usize, Stamp)> {
+        let number = CONFIG.get()?.table.as_ref()?.number_of(key)?;
+        Some((number, self.page.absorbed_as(number, key)?))
     }
 
     /// Asks the supervisor to sync and follow a file: its number and generation. `EBUSY` if it

@@ -40,7 +40,7 @@ pub(super) fn log_write(
         _ => {
             let done = held.session.log().write(held.number, at, parts, bytes);
             let range = at..at + bytes as u64;
-            done.map(|()| known.keep(range, 0, 0, &[], shared.end.load(Relaxed)))
+            done.map(|()| known.keep_place(range, shared.end.load(Relaxed)))
         }
     };
     if done.is_err() {
@@ -72,11 +72,17 @@ fn log_copied(
     write: &[u8],
     copies: &mut LastWriteCache,
 ) -> Result<(), Errno> {
-    let known = &shared.last_write;
+    let last = &shared.last_write;
+    let Some(known) = log.page.block(number).take(number, last) else {
+        // Another file with the same block is about to be logged.
+        log.write(number, at, &[IoSlice::new(write)], write.len())?;
+        last.keep_place(at..at + write.len() as u64, shared.end.load(Relaxed));
+        return Ok(());
+    };
     loop {
         let segment = log.segment()?;
-        known.forget_unless_in(segment);
-        let compared = copies.compare(known, at, write);
+        last.forget_unless_in(segment);
+        let compared = copies.compare(&known, at, write);
         let parts = copies.parts(&compared, write);
         let bytes = parts.iter().map(|part| part.len()).sum();
         let parts = parts.map(IoSlice::new);
@@ -86,9 +92,9 @@ fn log_copied(
             continue;
         }
         let end = shared.end.load(Relaxed);
-        copies.keep(known, at, write.len(), compared.copied, end);
+        copies.keep(&known, at, write.len(), compared.copied, end);
         if bytes > log.record_max() {
-            known.forget_bytes();
+            last.forget_bytes();
         }
         return Ok(());
     }

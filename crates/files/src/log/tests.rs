@@ -1,5 +1,5 @@
 use super::*;
-use crate::shared::SharedPage;
+use crate::shared::{PART, SharedPage};
 use forebay_pool::{ClaimOptions, PoolOptions};
 use uuid::Uuid;
 
@@ -13,7 +13,7 @@ fn a_file_may_be_gone_until_the_lane_has_that_it_kept_its_name() {
     let pool = options.create(home.path().join("pool")).unwrap();
     let claim = ClaimOptions::new().segments(3);
     let lane = pool.claim_shared(Uuid::new_v4(), &claim).unwrap();
-    let (page, _) = SharedPage::new("forebay-test").unwrap();
+    let (page, _) = SharedPage::new("forebay-test", PART).unwrap();
     page.set_used(0, 2);
     let log = LaneLog {
         lane: lane.member(),
@@ -22,7 +22,7 @@ fn a_file_may_be_gone_until_the_lane_has_that_it_kept_its_name() {
         is_orphan: || false,
     };
     let file = &page.files[0];
-    assert!(file.path.set(b"/a.log"));
+    assert!(file.names.set_path(b"/a.log"));
     file.first_sync.end(true);
     log.gone(0, NameLoss::Maybe).unwrap();
     // Another file cannot be synced, and no segment is prepared but the one that is.

@@ -137,11 +137,11 @@ const SYNCING: u32 = 1;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shared::SharedPage;
+    use crate::shared::{PART, SharedPage};
 
     #[test]
     fn a_file_fails_once_however_often_it_is_said() {
-        let (page, _) = SharedPage::new("forebay-test").unwrap();
+        let (page, _) = SharedPage::new("forebay-test", PART).unwrap();
         page.set_used(0, 8);
         page.fail(1, Errno::IO);
         page.fail(1, Errno::NOSPC);
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn an_interrupted_sync_has_an_error_feared_until_one_is_known() {
-        let (page, _) = SharedPage::new("forebay-test").unwrap();
+        let (page, _) = SharedPage::new("forebay-test", PART).unwrap();
         page.set_used(0, 8);
         let file = &page.files[3];
         page.begin_sync(3);
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn of_files_synced_at_a_time_each_is_feared_for_until_its_end() {
-        let (page, _) = SharedPage::new("forebay-test").unwrap();
+        let (page, _) = SharedPage::new("forebay-test", PART).unwrap();
         page.set_used(0, 8);
         [3, 4, 5].into_iter().for_each(|file| page.begin_sync(file));
         page.end_sync(4);
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn an_error_known_before_the_supervisor_died_is_no_feared_one() {
-        let (page, _) = SharedPage::new("forebay-test").unwrap();
+        let (page, _) = SharedPage::new("forebay-test", PART).unwrap();
         page.set_used(0, 8);
         page.begin_sync(3);
         page.fail(3, Errno::NOSPC);
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_file_that_was_found_sound_is_not_feared_for_again() {
-        let (page, _) = SharedPage::new("forebay-test").unwrap();
+        let (page, _) = SharedPage::new("forebay-test", PART).unwrap();
         page.set_used(0, 8);
         page.begin_sync(3);
         page.fear_if_interrupted(3);
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn an_error_found_meanwhile_is_not_taken_for_the_feared_one() {
-        let (page, _) = SharedPage::new("forebay-test").unwrap();
+        let (page, _) = SharedPage::new("forebay-test", PART).unwrap();
         page.set_used(0, 8);
         page.begin_sync(3);
         page.fear_if_interrupted(3);

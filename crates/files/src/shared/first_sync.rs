@@ -142,11 +142,25 @@ impl SharedPageLayout {
         let asked = &self.files[number].first_sync.due;
         match due {
             DueSync::Never => {}
-            DueSync::Soon => drop(asked.compare_exchange(0, 1, AcqRel, Acquire)),
+            DueSync::Soon => {
+                if asked.compare_exchange(0, 1, AcqRel, Acquire).is_ok() {
+                    self.due_soon.insert(number);
+                }
+            }
             DueSync::Now => {
                 asked.store(2, Release);
+                self.due_now.insert(number);
                 media::wake(&self.asked);
             }
+        }
+    }
+
+    /// Supervisor: what is due of the file is looked at again.
+    pub fn note_due(&self, number: usize) {
+        match self.files[number].first_sync.due() {
+            DueSync::Never => {}
+            DueSync::Soon => self.due_soon.insert(number),
+            DueSync::Now => self.due_now.insert(number),
         }
     }
 
@@ -155,7 +169,8 @@ impl SharedPageLayout {
     pub fn wait_for_first_sync(&self, number: usize, generation: u32, gives_up: impl Fn() -> bool) {
         let file = &self.files[number];
         while file.is_absorbed(generation) && !file.is_logged() && !gives_up() {
-            if file.first_sync.due() != DueSync::Now && !file.first_sync.is_under_way() {
+            // Each time: who was asked may not have been able to begin.
+            if !file.first_sync.is_under_way() {
                 self.ask_first_sync(number, DueSync::Now);
             }
             file.first_sync.wait();

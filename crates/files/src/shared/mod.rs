@@ -12,6 +12,8 @@ mod file_order;
 mod first_sync;
 mod last_write;
 mod lock;
+mod mapping;
+mod number_set;
 mod settling;
 mod stamp;
 
@@ -19,19 +21,21 @@ pub use durations::{DURATION_BOUNDS, DurationCounts, DurationHistogram, SampledW
 pub use failure::SyncFailure;
 pub use file_order::FileOrder;
 pub use first_sync::{DueSync, FirstSync};
-pub use last_write::{BLOCK, LastWrite, WORD};
+pub use last_write::{BLOCK, KnownBytes, LastWrite, WORD, WriteBlock};
 pub use lock::Lock;
+pub(crate) use mapping::SharedPage;
+pub(crate) use number_set::NumberSet;
 pub use settling::SettlingTurn;
 pub use stamp::{FileState, Stamp};
 
-use crate::{FILES_MAX, shared_text::SharedText, sys};
-use forebay_pool::{
-    Lsn,
-    media::{Atomics, Mapped},
+use crate::{
+    FILES_MAX,
+    shared_text::{SharedNames, SharedText},
+    sys,
 };
+use forebay_pool::{Lsn, media::Atomics};
 use std::{
-    mem::offset_of,
-    ops::Range,
+    ops::{Deref, Range},
     sync::atomic::{
         AtomicI32, AtomicU32, AtomicU64,
         Ordering::{AcqRel, Acquire, Relaxed, Release},
@@ -93,7 +97,7 @@ pub struct SharedFile {
     pub journal: AtomicU32,
     /// Until it is done, nothing of the file is logged.
     pub first_sync: FirstSync,
-    /// The same as in [`SharedPageLayout::keys`].
+    /// Device and inode.
     key: SharedKey,
     /// The mount that it is on; 0 if the kernel does not say.
     pub mount: AtomicU64,
@@ -123,15 +127,19 @@ pub struct SharedFile {
     pub bytes: AtomicU64,
     /// Syncs absorbed.
     pub syncs: AtomicU64,
-    /// What records name it by.
-    pub identity: SharedText<160>,
     /// What was logged of it last.
     pub last_write: LastWrite,
-    /// Its newest path.
-    pub path: SharedText<4096>,
-    /// One further path; empty if it has none.
-    pub link: SharedText<4096>,
+    /// What records name it by.
+    pub identity: SharedText<160>,
+    /// Its newest path, and one further.
+    pub names: SharedNames<NAMES_MAX>,
 }
+
+/// Bytes of a file's paths at most. PostgreSQL knows none above 1,023; a place is to be small,
+/// since each process maps those of all files.
+const NAMES_MAX: usize = 1004;
+
+const _: () = assert!(size_of::<SharedFile>() == 22 * 64, "a place has a gap");
 
 impl SharedFile {
     /// Its state.
@@ -291,9 +299,14 @@ impl SharedFile {
     }
 }
 
-/// The shared page.
-#[repr(C)]
-pub struct SharedPageLayout {
+/// Numbers whose places get memory at a time, at least.
+pub(crate) const PART: usize = 256;
+/// What the word of a part says whose places have memory.
+const THERE: u32 = 0x0F0E_BA17;
+
+/// The shared page, but for the files' places.
+#[repr(C, align(64))]
+pub struct SharedHead {
     /// Members: how often the first sync of a file was asked for.
     pub asked: AtomicU32,
     /// Without a supervisor: whether a member has synced what the lane holds ([`settling`]).
@@ -313,29 +326,81 @@ pub struct SharedPageLayout {
     /// are not touched. In the upper half is its complement, since which files there are hangs on
     /// it.
     used: AtomicU64,
-    /// By number: what [`find`](Self::find) looks through, so that it touches little memory.
-    keys: [SharedKey; FILES_MAX],
-    /// By number.
-    pub files: [SharedFile; FILES_MAX],
+    /// Supervisor: the same once more, by part: [`THERE`] where its places have memory.
+    parts: [AtomicU32; FILES_MAX / PART],
+    /// Files whose first sync a process waits for: what the supervisor looks at, so that it need
+    /// not look at all.
+    pub due_now: NumberSet,
+    /// Those whose first sync is due soon.
+    pub due_soon: NumberSet,
 }
 
+/// The shared page.
+#[repr(C)]
+pub struct SharedPageLayout {
+    head: SharedHead,
+    /// By what is left of a number: they are more than the logs that are written again at a time.
+    blocks: [WriteBlock; BLOCKS],
+    /// By number.
+    pub files: [SharedFile],
+}
+
+impl Deref for SharedPageLayout {
+    type Target = SharedHead;
+
+    fn deref(&self) -> &SharedHead {
+        &self.head
+    }
+}
+
+/// Blocks of what was written last.
+const BLOCKS: usize = 1024;
+/// Where the blocks are.
+const BLOCKS_AT: usize = size_of::<SharedHead>();
+/// Where the files' places are.
+const PLACES_AT: usize = BLOCKS_AT + size_of::<[WriteBlock; BLOCKS]>();
+
+/// Bytes of a page with so many places: of the largest file, in memory, that a run makes for itself
+/// beside the pool's.
+pub const fn page_bytes(places: usize) -> u64 {
+    (PLACES_AT + places * size_of::<SharedFile>()) as u64
+}
+
+/// The places of a page of so many bytes.
+pub(crate) fn places_in(bytes: u64) -> usize {
+    let places = bytes.saturating_sub(page_bytes(0)) / size_of::<SharedFile>() as u64;
+    usize::try_from(places).unwrap_or(usize::MAX)
+}
+
+/// Bytes of the smallest page.
+pub const PAGE_BYTES_MIN: u64 = page_bytes(PART);
+
 impl SharedPageLayout {
-    /// Where in the page's file what comes before the files' places is, and those of `numbers`.
-    pub(crate) fn head_and_places(numbers: Range<usize>) -> [Range<u64>; 2] {
-        let files = offset_of!(Self, files);
-        let at = |number: usize| (files + number * size_of::<SharedFile>()) as u64;
-        [0..files as u64, at(numbers.start)..at(numbers.end)]
+    /// Where in the page's file what comes first is, and what belongs to `numbers`: blocks, and
+    /// places.
+    pub(crate) fn parts_of(numbers: Range<usize>) -> [Range<u64>; 3] {
+        let place = |number: usize| page_bytes(number);
+        let block =
+            |number: usize| (BLOCKS_AT + number.min(BLOCKS) * size_of::<WriteBlock>()) as u64;
+        let Range { start, end } = numbers;
+        let head = 0..BLOCKS_AT as u64;
+        [head, block(start)..block(end), place(start)..place(end)]
     }
 
     /// Supervisor: numbers below this one may be files' from now on. Those from `before` on, which
     /// could not be until then, are no file's.
     pub fn set_used(&self, before: usize, used: usize) {
         let (generation, state) = (0, FileState::Free);
+        let used = used.min(self.files.len());
         let files = self.files.get(before..used).unwrap_or_default();
         files
             .iter()
             .for_each(|file| file.set(Stamp { generation, state }));
-        let used = used.min(FILES_MAX) as u64;
+        for (number, part) in self.parts.iter().enumerate() {
+            let is_there = number * PART < used;
+            part.store(if is_there { THERE } else { 0 }, Relaxed);
+        }
+        let used = used as u64;
         self.used.store(!used << 32 | used, Release);
     }
 
@@ -344,15 +409,17 @@ impl SharedPageLayout {
     fn said_used(&self) -> Option<usize> {
         let word = self.used.load(Acquire);
         let (complement, used) = ((word >> 32) as u32, word as u32);
-        (complement == !used && used as usize <= FILES_MAX).then_some(used as usize)
+        (complement == !used && used as usize <= self.files.len()).then_some(used as usize)
     }
 
-    /// How many numbers have been files'. Where the word for that is damaged, those that have had a
-    /// key: no memory is touched that is not there.
+    /// How many numbers have been files'. Where the word for that is damaged, those of the parts
+    /// that are there: no memory is touched that is not.
     pub fn used(&self) -> usize {
         self.said_used().unwrap_or_else(|| {
-            let last = (self.keys.iter()).rposition(|key| key.get() != (0, 0));
-            last.map_or(0, |last| last + 1)
+            let is_there = |part: &AtomicU32| part.load(Relaxed) == THERE;
+            let last = self.parts.iter().rposition(is_there);
+            let used = last.map_or(0, |last| (last + 1) * PART);
+            used.min(self.files.len())
         })
     }
 
@@ -364,7 +431,12 @@ impl SharedPageLayout {
     /// Supervisor: a file's device and inode; that is zero if it may be another's by now.
     pub fn set_key(&self, number: usize, key: (u64, u64)) {
         self.files[number].key.set(key);
-        self.keys[number].set(key);
+    }
+
+    /// The block for what the file with this number had written last, which it shares with others.
+    #[inline]
+    pub fn block(&self, number: usize) -> &WriteBlock {
+        &self.blocks[number % BLOCKS]
     }
 
     /// True if a process has written over a state, a lock, or how many files there are: what else
@@ -390,32 +462,19 @@ impl SharedPageLayout {
         openings.filter(|lock| wanted(lock)).for_each(Lock::free);
     }
 
-    /// The number and generation of the file with this device and inode, if the run absorbs it.
-    pub fn find(&self, key: (u64, u64)) -> Option<(usize, Stamp)> {
-        let keys = (0..).zip(&self.keys[..self.used()]);
-        let mut found = keys.filter(|(_, known)| known.get() == key);
-        found.find_map(|(number, _)| {
-            let file = &self.files[number];
-            let stamp = file.stamp();
-            let is_it = stamp.state.is_in_lane() && file.key() == key;
-            is_it.then_some((number, stamp))
-        })
+    /// The state of the file with this number, if it is the one with this device and inode and the
+    /// run absorbs it. Who says the number need not be right.
+    pub fn absorbed_as(&self, number: usize, key: (u64, u64)) -> Option<Stamp> {
+        let file = self.used_files().get(number)?;
+        let stamp = file.stamp();
+        (stamp.state.is_in_lane() && file.key() == key).then_some(stamp)
     }
 }
 
 // SAFETY: atomics only.
-unsafe impl Atomics for SharedPageLayout {}
-// SAFETY: atomics only.
 unsafe impl Atomics for crate::absorbed::TablePage {}
 // SAFETY: atomics only.
 unsafe impl Atomics for crate::absorbed::QuestionTable {}
-
-/// Bytes of the page: of the largest file, in memory, that a run makes for itself beside the
-/// pool's.
-pub const PAGE_BYTES: u64 = size_of::<SharedPageLayout>() as u64;
-
-/// A mapping of the page.
-pub(crate) type SharedPage = Mapped<SharedPageLayout>;
 
 #[cfg(test)]
 mod tests {
@@ -423,21 +482,35 @@ mod tests {
 
     #[test]
     fn an_absorbed_file_is_found_until_its_number_is_another_files() {
-        let (page, _) = SharedPage::new("forebay-test").unwrap();
+        let (page, _) = SharedPage::new("forebay-test", PART).unwrap();
         page.set_used(0, 8);
         let file = &page.files[3];
         page.set_key(3, (8, 9));
         let stamp = |generation, state| Stamp { generation, state };
         file.set(stamp(7, FileState::Registering));
-        assert_eq!(page.find((8, 9)), None);
+        assert_eq!(page.absorbed_as(3, (8, 9)), None);
         assert!(file.change(7, FileState::Registering, FileState::Absorbed));
-        assert_eq!(page.find((8, 9)), Some((3, stamp(7, FileState::Absorbed))));
+        assert_eq!(
+            page.absorbed_as(3, (8, 9)),
+            Some(stamp(7, FileState::Absorbed))
+        );
+        // By a number that is another's, or none's, it is not.
+        for number in [2, 7, 8, PART, usize::MAX] {
+            assert_eq!(page.absorbed_as(number, (8, 9)), None);
+        }
+        assert_eq!(page.absorbed_as(3, (8, 10)), None);
         assert!(!file.leave(6) && file.leave(7) && file.leave(7));
-        assert_eq!(page.find((8, 9)), Some((3, stamp(7, FileState::Leaving))));
+        assert_eq!(
+            page.absorbed_as(3, (8, 9)),
+            Some(stamp(7, FileState::Leaving))
+        );
         assert!(!file.stray(6) && file.stray(7) && file.leave(7));
-        assert_eq!(page.find((8, 9)), Some((3, stamp(7, FileState::Strayed))));
+        assert_eq!(
+            page.absorbed_as(3, (8, 9)),
+            Some(stamp(7, FileState::Strayed))
+        );
         file.set(stamp(7, FileState::Free));
-        assert_eq!(page.find((8, 9)), None);
+        assert_eq!(page.absorbed_as(3, (8, 9)), None);
         assert!(!file.leave(7) && !file.stray(7));
         file.set(stamp(8, FileState::Registering));
         assert!(file.leave(8) && !file.change(8, FileState::Registering, FileState::Absorbed));
@@ -445,14 +518,13 @@ mod tests {
 
     #[test]
     fn files_are_known_though_their_number_is_written_over() {
-        let (page, _) = SharedPage::new("forebay-test").unwrap();
+        let (page, _) = SharedPage::new("forebay-test", 4 * PART).unwrap();
         assert!(page.is_damaged(), "no supervisor has said anything");
         page.set_used(0, 0);
         assert!(!page.is_damaged() && page.used_files().is_empty());
-        page.set_used(0, 256);
-        page.set_key(3, (8, 9));
-        page.set_key(200, (8, 10));
-        assert!(!page.is_damaged() && page.used() == 256);
+        page.set_used(0, PART);
+        page.set_used(PART, 2 * PART);
+        assert!(!page.is_damaged() && page.used() == 2 * PART);
         let sound = page.used.load(Relaxed);
         // Zeros, ones, another number, one that is too large, and each bit of it.
         let mut wrong = vec![0, u64::MAX, sound - 1, !(1 << 31) << 32 | (1 << 31)];
@@ -460,9 +532,9 @@ mod tests {
         for word in wrong {
             page.used.store(word, Relaxed);
             assert!(page.is_damaged(), "{word:#x}");
-            assert_eq!(page.used_files().len(), 201, "{word:#x}");
+            assert_eq!(page.used_files().len(), 2 * PART, "{word:#x}");
         }
-        page.set_used(256, 256);
-        assert!(!page.is_damaged() && page.used() == 256);
+        page.set_used(2 * PART, 2 * PART);
+        assert!(!page.is_damaged() && page.used() == 2 * PART);
     }
 }

@@ -52,11 +52,11 @@ impl SharedPageLayout {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shared::SharedPage;
+    use crate::shared::{PART, SharedPage};
 
     #[test]
     fn one_process_at_a_time_settles_the_lane() {
-        let (page, _) = SharedPage::new("forebay-test").unwrap();
+        let (page, _) = SharedPage::new("forebay-test", PART).unwrap();
         assert_eq!(page.turn_to_settle(7), SettlingTurn::Ours);
         assert_eq!(page.turn_to_settle(8), SettlingTurn::Others(7));
         page.give_turn_up(6);
@@ -70,7 +70,7 @@ mod tests {
     /// Promise: as `a_process_that_dies_settling_leaves_the_lane_to_the_next`.
     #[test]
     fn a_lane_that_a_dead_process_settled_is_not_settled_again() {
-        let (page, _) = SharedPage::new("forebay-test").unwrap();
+        let (page, _) = SharedPage::new("forebay-test", PART).unwrap();
         assert_eq!(page.turn_to_settle(7), SettlingTurn::Ours);
         // Two that looked before this are late: one finds the turn a dead process's, the other
         // finds it free.

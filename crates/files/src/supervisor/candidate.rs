@@ -37,6 +37,8 @@ impl From<&str> for Refusal {
 /// A file that is being registered.
 pub(super) struct Candidate<'a> {
     pub(super) path: &'a Path,
+    /// The pattern that names it.
+    pub(super) pattern: Option<usize>,
     /// The process that asked.
     pub(super) pid: u32,
     pub(super) theirs: &'a OwnedFd,
@@ -64,6 +66,7 @@ impl Candidate<'_> {
     pub(super) fn known(&self, file: Option<Arc<File>>, watched: WatchedFile) -> AbsorbedFile {
         AbsorbedFile {
             path: self.path.to_owned(),
+            pattern: self.pattern,
             parent: self.parent,
             directory: None,
             pid: self.pid,

@@ -35,6 +35,7 @@ impl RunState {
             forebay_pool::failpoint!("files:bury-locked");
             // It may be where the next write comes back to.
             file.last_write.forget();
+            self.page.block(number).give_up(number);
             file.set_known_end(None);
             if self.sync_unlogged(shared, number).is_err() {
                 // Each sync of it is a real one, or fails, until it is plain.

@@ -177,7 +177,7 @@ fn rest(shared: &SupervisorState, run: &RunState) {
             let _ = run.release(shared, number);
         }
     }
-    run.reclaim(shared, |_| true);
+    run.reclaim_some(shared);
     while run.lane.usage().segments > usize::from(shared.options.segments) && run.lane.shrink() {}
 }
 
@@ -190,9 +190,10 @@ impl RunState {
     /// Syncs every file that has records below `end` which are not on the disk. False if one of
     /// them cannot be synced.
     fn sync_below(&self, shared: &SupervisorState, end: Lsn) -> bool {
+        let clean_from = self.drained.lock().clean_from.clone();
         let is_behind = |number: usize| {
             let file = &self.page.files[number];
-            let clean_from = self.drained.lock().clean_from[number];
+            let clean_from = clean_from[number];
             clean_from < end
                 && file.stamp().state != FileState::Free
                 && file.named_in().is_some_and(|named| named >= clean_from)

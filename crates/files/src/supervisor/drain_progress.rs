@@ -1,6 +1,5 @@
 //! How far the drain is.
 
-use crate::FILES_MAX;
 use forebay_pool::Lsn;
 
 /// How far the drain is.
@@ -9,10 +8,11 @@ pub(super) struct DrainProgress {
     pub(super) clean_from: Vec<Lsn>,
 }
 
-impl Default for DrainProgress {
-    fn default() -> Self {
+impl DrainProgress {
+    /// Of so many numbers, of whose files nothing is synced.
+    pub(super) fn of(places: usize) -> Self {
         Self {
-            clean_from: vec![0; FILES_MAX],
+            clean_from: vec![0; places],
         }
     }
 }

@@ -16,7 +16,7 @@ pub(super) fn key_of(file: &File) -> Option<FileKey> {
 
 /// The name that a file has now: members say in the page when it is renamed.
 pub(super) fn newest_path(file: &SharedFile, registered: &Path) -> PathBuf {
-    let newest = PathBuf::from(OsString::from_vec(file.path.get()));
+    let newest = PathBuf::from(OsString::from_vec(file.names.path()));
     match newest.is_absolute() {
         true => newest,
         false => registered.to_owned(),

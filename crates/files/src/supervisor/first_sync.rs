@@ -24,6 +24,7 @@ use super::{
     run::{AbsorbedFile, RunState, SUPERVISOR},
 };
 use crate::{
+    FILES_MAX,
     absorbed::FileKey,
     directories::open_directory,
     order::{self, JournalOrder},
@@ -55,6 +56,9 @@ use std::{
 const SOON: Duration = Duration::from_secs(1);
 /// While so many have a thread, none of these gets one.
 const SOON_AT_A_TIME: usize = 32;
+/// How often all files are looked at: which are due is said in memory that a process may write
+/// over.
+const LOOK_AT_ALL: Duration = Duration::from_secs(10);
 /// How long to sleep before looking again.
 const LOOK: Duration = Duration::from_millis(100);
 /// Time between two attempts to begin, while a member changes the file or its name.
@@ -146,33 +150,60 @@ impl DirectorySyncs {
 /// Has what members ask for done, until the run ends.
 pub(super) fn run(shared: &Arc<SupervisorState>, run: &Arc<RunState>) {
     let mut looked = MonotonicTime::now();
+    let mut looked_at_all = looked;
     while !run.ended.load(Acquire) {
         let seen = run.page.asked.load(Acquire);
-        let is_time = looked.elapsed() >= SOON;
-        let mut is_done = true;
-        for (number, file) in run.places() {
-            if file.stamp().state != FileState::Absorbed || file.is_logged() {
-                continue;
-            }
-            let generation = run.generation(number);
-            match file.first_sync.due() {
-                DueSync::Now => run.begin_first_sync(shared, number, generation),
-                DueSync::Soon if is_time && run.first_syncs.are_many() => is_done = false,
-                // One that is closed meanwhile needs none.
-                DueSync::Soon if is_time && !run.let_go_unsynced(shared, number) => {
-                    run.begin_first_sync(shared, number, generation);
-                }
-                DueSync::Soon | DueSync::Never => {}
-            }
+        for number in run.page.due_now.take(run.numbers().end, FILES_MAX) {
+            run.begin_due(shared, number);
         }
-        if is_time && is_done {
+        if looked.elapsed() >= SOON && run.begin_soon(shared) {
             looked = MonotonicTime::now();
+        }
+        if looked_at_all.elapsed() >= LOOK_AT_ALL {
+            looked_at_all = MonotonicTime::now();
+            for number in run.numbers() {
+                run.page.note_due(number);
+            }
         }
         media::wait(&run.page.asked, seen, LOOK);
     }
 }
 
 impl RunState {
+    /// Begins those that no process waits for. False if there are more than can be begun now.
+    fn begin_soon(self: &Arc<Self>, shared: &Arc<SupervisorState>) -> bool {
+        let mut begun = 0;
+        while !self.first_syncs.are_many() {
+            let some = (self.page.due_soon).take(self.numbers().end, SOON_AT_A_TIME);
+            for number in &some {
+                self.begin_due(shared, *number);
+            }
+            begun += some.len();
+            // What could not begin is due still.
+            if some.len() < SOON_AT_A_TIME || begun >= self.numbers().end {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Begins the first sync of a file if it is due.
+    fn begin_due(self: &Arc<Self>, shared: &Arc<SupervisorState>, number: usize) {
+        let file = &self.page.files[number];
+        if file.stamp().state != FileState::Absorbed || file.is_logged() {
+            return;
+        }
+        let generation = self.generation(number);
+        match file.first_sync.due() {
+            DueSync::Now => self.begin_first_sync(shared, number, generation),
+            // One that is closed meanwhile needs none.
+            DueSync::Soon if !self.let_go_unsynced(shared, number) => {
+                self.begin_first_sync(shared, number, generation);
+            }
+            DueSync::Soon | DueSync::Never => {}
+        }
+    }
+
     /// Does it in a thread of its own, unless it has one.
     fn begin_first_sync(
         self: &Arc<Self>,
@@ -202,6 +233,9 @@ impl RunState {
             if let Err(why) = done {
                 self.leave_unsynced(shared, number, generation, &why);
             }
+        } else {
+            // Perhaps not: a member has it.
+            self.page.note_due(number);
         }
         let mut begun = self.first_syncs.begun.lock();
         let others_wait = begun.len() >= SOON_AT_A_TIME;
@@ -286,7 +320,7 @@ impl RunState {
     /// number is not this file's any more.
     fn known_in_journal(&self, number: usize, generation: u32) -> Option<(Arc<AbsorbedFile>, u32)> {
         let files = self.files.lock();
-        let known = files.get(number)?.clone()?;
+        let known = files.get(number)?.clone();
         let is_it = self.is_known_as(&files, number, generation);
         // The page has this of the next file before it is known: not while this one is.
         is_it.then(|| (known, self.page.files[number].journal.load(Relaxed)))
@@ -298,7 +332,7 @@ impl RunState {
         shared: &SupervisorState,
         number: usize,
     ) -> Result<MarkedParent, String> {
-        let path = PathBuf::from(OsString::from_vec(self.page.files[number].path.get()));
+        let path = PathBuf::from(OsString::from_vec(self.page.files[number].names.path()));
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             return Err("it has no path".to_owned());
         };
@@ -337,19 +371,18 @@ impl RunState {
             synced.map_err(|e| format!("syncing its directory: {e}"))?;
         }
         let mut files = self.files.lock();
-        // One for all files that are in it.
-        let mut same = (files.iter().flatten()).filter(|known| known.parent == Some(key));
-        let held = same.find_map(|known| known.directory.clone());
         if !self.is_known_as(&files, number, generation) {
             // It was made plain meanwhile.
             return Ok(());
         }
-        if let Some(Some(known)) = files.get_mut(number) {
-            *known = Arc::new(AbsorbedFile {
+        if let Some(known) = files.get(number).cloned() {
+            let named = AbsorbedFile {
                 parent: Some(key),
-                directory: Some(held.unwrap_or(directory)),
-                ..(**known).clone()
-            });
+                // One for all files that are in it.
+                directory: Some(files.directory(key, directory)),
+                ..(*known).clone()
+            };
+            files.set(number, named);
         }
         Ok(())
     }

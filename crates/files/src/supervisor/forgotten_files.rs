@@ -14,6 +14,7 @@ use crate::{
 use std::{
     collections::BTreeMap,
     fs::File,
+    ops::Range,
     os::fd::AsFd,
     path::PathBuf,
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -23,6 +24,8 @@ use std::{
 /// Paths of files that are absorbed no longer, of which each has its own figures: a program may
 /// make new ones all the time.
 const PATHS_MAX: usize = 4096;
+/// Files that are looked at in a second whether they are closed, while there is nothing else to do.
+const LOOKED_AT_MAX: usize = 4096;
 
 /// Files that are absorbed no longer.
 #[derive(Default)]
@@ -84,10 +87,10 @@ impl RunState {
     pub(super) fn forget(&self, shared: &SupervisorState, number: usize, retired: bool) {
         let file = &self.page.files[number];
         let mut files = self.files.lock();
-        let known = files.get_mut(number).and_then(Option::take);
+        let known = files.take(number);
         if let Some(known) = &known {
             // Before it can be registered again, which has it watched and published anew.
-            unwatch(shared, known);
+            unwatch(shared, number, known);
         }
         let generation = self.generation(number);
         file.set(Stamp {
@@ -101,8 +104,7 @@ impl RunState {
         }
         let counts = [&file.writes, &file.bytes, &file.syncs].map(|count| count.load(Relaxed));
         let path = newest_path(file, &known.path);
-        let pattern = shared.pattern_of(&known.path);
-        (self.forgotten.lock()).add(path, pattern, counts, retired);
+        (self.forgotten.lock()).add(path, known.pattern, counts, retired);
     }
 
     /// The number is no file's again, whose registration failed.
@@ -112,7 +114,7 @@ impl RunState {
             // It was made plain meanwhile, and another file has the number.
             return;
         }
-        files[number] = None;
+        drop(files.take(number));
         let state = FileState::Free;
         self.page.files[number].set(Stamp { generation, state });
     }
@@ -120,8 +122,27 @@ impl RunState {
     /// Frees the numbers of those files that are `wanted`, open in no process, and of which the
     /// lane holds nothing.
     pub(super) fn reclaim(&self, shared: &SupervisorState, wanted: impl Fn(&AbsorbedFile) -> bool) {
+        self.reclaim_of(shared, self.numbers(), wanted);
+    }
+
+    /// The same of some numbers, others each time: to ask who has a file open is a call each.
+    pub(super) fn reclaim_some(&self, shared: &SupervisorState) {
+        let Range { end, .. } = self.numbers();
+        let start = self.looked_to.load(Relaxed);
+        let start = if start < end { start } else { 0 };
+        let to = (start + LOOKED_AT_MAX).min(end);
+        self.looked_to.store(to, Relaxed);
+        self.reclaim_of(shared, start..to, |_| true);
+    }
+
+    fn reclaim_of(
+        &self,
+        shared: &SupervisorState,
+        numbers: Range<usize>,
+        wanted: impl Fn(&AbsorbedFile) -> bool,
+    ) {
         let head = self.lane.usage().head;
-        for (number, file) in self.places() {
+        for (number, file) in numbers.clone().zip(&self.page.files[numbers]) {
             let Some(known) = self.known(number).filter(|known| wanted(known)) else {
                 continue;
             };
@@ -176,7 +197,7 @@ impl RunState {
     pub(super) fn release(&self, shared: &SupervisorState, number: usize) -> bool {
         let is_drained = self.page.files[number].end.load(Relaxed) <= self.lane.usage().head;
         let mut files = self.files.lock();
-        let Some(Some(known)) = files.get_mut(number) else {
+        let Some(known) = files.get(number).cloned() else {
             return true;
         };
         let Some(open) = &known.file else { return true };
@@ -186,14 +207,15 @@ impl RunState {
         if !is_needless {
             return false;
         }
-        unwatch(shared, known);
+        unwatch(shared, number, &known);
         self.page.set_key(number, (known.stat.st_dev, 0));
-        *known = Arc::new(AbsorbedFile {
+        let released = AbsorbedFile {
             key: None,
             file: None,
             watched: WatchedFile::Not,
-            ..(**known).clone()
-        });
+            ..(*known).clone()
+        };
+        files.set(number, released);
         drop(files);
         self.let_go_unsynced(shared, number);
         true
@@ -205,7 +227,7 @@ impl RunState {
     /// that the first is gone.
     pub(super) fn unlinked(&self, number: usize, directory: Option<File>) {
         let mut files = self.files.lock();
-        let Some(Some(known)) = files.get_mut(number) else {
+        let Some(known) = files.get(number).cloned() else {
             return;
         };
         // It may have got another name since, or the number another file.
@@ -216,21 +238,22 @@ impl RunState {
         let parent = known.parent;
         let is_its = |directory: &File| parent.is_some() && key_of(directory) == parent;
         if let Some(directory) = directory.filter(is_its).filter(|_| is_nameless) {
-            *known = Arc::new(AbsorbedFile {
+            let unlinked = AbsorbedFile {
                 unlinked_from: Some(Arc::new(directory)),
-                ..(**known).clone()
-            });
+                ..(*known).clone()
+            };
+            files.set(number, unlinked);
         }
     }
 }
 
 /// The file is neither watched nor in the table any more.
-fn unwatch(shared: &SupervisorState, known: &AbsorbedFile) {
+fn unwatch(shared: &SupervisorState, number: usize, known: &AbsorbedFile) {
     if let Some(open) = &known.file {
         shared.watch.remove(&known.watched, open.as_fd());
     }
     if let Some(key) = known.key {
-        shared.table.withdraw(key);
+        shared.table.withdraw(number, key);
     }
 }
 

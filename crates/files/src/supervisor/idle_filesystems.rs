@@ -5,10 +5,18 @@
 //! As long as one of a file system's files is open, it could not be unmounted without Forebay
 //! either, and those that are closed stay absorbed: PostgreSQL opens them again.
 
-use super::{SupervisorState, run::RunState};
+use super::{
+    SupervisorState,
+    run::{AbsorbedFile, RunState},
+};
 use crate::{shared::FileState, sys};
 use forebay_pool::{Lsn, MonotonicTime};
-use std::{collections::BTreeMap, os::fd::AsFd, sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    os::fd::AsFd,
+    sync::atomic::Ordering::Relaxed,
+    time::Duration,
+};
 
 /// How long they have to be closed: a program that opens its log for each write has it registered,
 /// and synced, only when it paused.
@@ -23,6 +31,9 @@ pub(super) struct IdleFilesystems {
     since: BTreeMap<u64, (MonotonicTime, Lsn)>,
     /// Below it, all is in segments that were ended.
     ended: Lsn,
+    /// By device: a file that was open when it was looked at last. As long as it is, no other one
+    /// is asked about.
+    open: BTreeMap<u64, usize>,
 }
 
 impl IdleFilesystems {
@@ -31,6 +42,7 @@ impl IdleFilesystems {
             looked: MonotonicTime::now(),
             since: BTreeMap::new(),
             ended: 0,
+            open: BTreeMap::new(),
         }
     }
 
@@ -41,7 +53,7 @@ impl IdleFilesystems {
             return;
         }
         self.looked = MonotonicTime::now();
-        let closed = closed_devices(run);
+        let closed = self.closed_devices(run);
         self.since
             .retain(|device, (_, end)| closed.get(device) == Some(end));
         for (device, end) in closed {
@@ -65,26 +77,48 @@ impl IdleFilesystems {
             run.reclaim(shared, |known| drained.contains(&known.stat.st_dev));
         }
     }
+
+    /// The devices of which all absorbed files are closed, with the log address behind the last
+    /// record of any.
+    fn closed_devices(&mut self, run: &RunState) -> BTreeMap<u64, Lsn> {
+        let devices: BTreeSet<u64> = run.files.lock().devices().collect();
+        self.open.retain(|device, number| {
+            let known = run
+                .known(*number)
+                .filter(|known| known.stat.st_dev == *device);
+            devices.contains(device) && known.is_some_and(|known| !is_closed(run, *number, &known))
+        });
+        let asked = devices
+            .into_iter()
+            .filter(|device| !self.open.contains_key(device));
+        let mut closed: BTreeMap<u64, Lsn> = asked.map(|device| (device, 0)).collect();
+        if closed.is_empty() {
+            return closed;
+        }
+        for (number, file) in run.places() {
+            let Some(known) = run.known(number) else {
+                continue;
+            };
+            let device = known.stat.st_dev;
+            let Some(end) = closed.get_mut(&device) else {
+                continue;
+            };
+            if is_closed(run, number, &known) {
+                *end = file.end.load(Relaxed).max(*end);
+            } else {
+                closed.remove(&device);
+                self.open.insert(device, number);
+            }
+        }
+        closed
+    }
 }
 
-/// The devices of which all absorbed files are closed, with the log address behind the last record
-/// of any.
-fn closed_devices(run: &RunState) -> BTreeMap<u64, Lsn> {
-    let mut devices: BTreeMap<u64, Option<Lsn>> = BTreeMap::new();
-    for (number, file) in run.places() {
-        let Some(known) = run.known(number) else {
-            continue;
-        };
-        let end = devices.entry(known.stat.st_dev).or_insert(Some(0));
-        let Some(so_far) = *end else { continue };
-        let is_alone = |open: &std::fs::File| sys::alone(open.as_fd()) == Ok(true);
-        let is_closed = file.stamp().state == FileState::Absorbed
-            && file.error().is_none()
-            && known.file.as_ref().is_none_or(|open| is_alone(open));
-        *end = is_closed.then(|| so_far.max(file.end.load(Relaxed)));
-    }
-    let closed = devices.into_iter();
-    closed
-        .filter_map(|(device, end)| Some((device, end?)))
-        .collect()
+/// True if no process has the file open, and nothing else of it is left to do.
+fn is_closed(run: &RunState, number: usize, known: &AbsorbedFile) -> bool {
+    let file = &run.page.files[number];
+    let is_alone = |open: &std::fs::File| sys::alone(open.as_fd()) == Ok(true);
+    file.stamp().state == FileState::Absorbed
+        && file.error().is_none()
+        && known.file.as_ref().is_none_or(|open| is_alone(open))
 }

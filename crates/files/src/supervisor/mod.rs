@@ -23,6 +23,7 @@ mod foreign_writers;
 mod forgotten_files;
 mod idle_filesystems;
 mod inotify;
+mod known_files;
 mod lag_age;
 mod lane_mark;
 mod layer;

@@ -67,9 +67,9 @@ impl RunState {
                 sum.add(before);
             }
         }
-        for (known, file) in known.iter().zip(&self.page.files) {
-            let Some(known) = known else { continue };
-            let Some(sum) = (shared.pattern_of(&known.path)).and_then(|at| sums.get_mut(at)) else {
+        for (number, known) in known.iter() {
+            let file = &self.page.files[number];
+            let Some(sum) = known.pattern.and_then(|at| sums.get_mut(at)) else {
                 continue;
             };
             // One that is plain by now stays known until the lane has nothing of it.

@@ -3,6 +3,7 @@
 
 use super::SupervisorState;
 use crate::absorbed::{FileKey, FileQuestion};
+use forebay_pool::MonotonicTime;
 use parking_lot::Mutex;
 use std::{
     sync::{Arc, atomic::Ordering::Acquire},
@@ -10,16 +11,29 @@ use std::{
     time::Duration,
 };
 
-/// How often to look, also if no process rings.
+/// How often to look whether a process has rung, or the supervisor stops.
 const LOOK: Duration = Duration::from_millis(100);
+/// How often to look what is asked, also if none rings.
+const LOOK_AT_ALL: Duration = Duration::from_secs(1);
 
 /// Answers until the supervisor stops. Each file is let go of in a thread of its own: that may wait
 /// for a member, or a disk.
 pub(super) fn run(shared: &Arc<SupervisorState>) {
     let begun: Arc<Mutex<Vec<FileKey>>> = Arc::default();
+    let (mut heard, mut looked) = (None, MonotonicTime::now());
     while !shared.stopping.load(Acquire) {
         let seen = shared.table.bell();
-        for (file, question) in shared.table.questions() {
+        // As many as there are files are looked at.
+        let is_time = heard != Some(seen) || looked.elapsed() >= LOOK_AT_ALL;
+        if is_time {
+            (heard, looked) = (Some(seen), MonotonicTime::now());
+        }
+        let questions = if is_time {
+            shared.table.questions()
+        } else {
+            Vec::new()
+        };
+        for (file, question) in questions {
             let mut busy = begun.lock();
             if busy.contains(&file) {
                 continue;

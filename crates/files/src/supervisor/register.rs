@@ -111,6 +111,7 @@ impl RunState {
         }
         let candidate = Candidate {
             path,
+            pattern: shared.pattern_of(path),
             pid,
             theirs,
             stat,
@@ -138,7 +139,7 @@ impl RunState {
                 Err(OPENED_MEANWHILE.into())
             });
         if done.is_err() {
-            shared.table.withdraw(candidate.key());
+            shared.table.withdraw(number, candidate.key());
             self.vacate(number, generation);
         }
         done.map(|()| (number, generation))
@@ -192,10 +193,7 @@ impl RunState {
     fn free_number(&self, shared: &SupervisorState, next: usize) -> Option<usize> {
         let free = || {
             let files = self.files.lock();
-            let next = next.min(files.len());
-            let numbers = (next..files.len()).chain(0..next);
-            let free: Vec<usize> = numbers.filter(|n| files[*n].is_none()).collect();
-            (free.first().copied(), free.len())
+            (files.next_free(next), files.free())
         };
         let (first, count) = free();
         if count >= FREE_MIN {
@@ -227,7 +225,9 @@ impl RunState {
                 .as_ref()
                 .is_none_or(|open| sys::alone(open.as_fd()) == Ok(true))
         };
-        let known: Vec<Arc<AbsorbedFile>> = self.files.lock().iter().flatten().cloned().collect();
+        let files = self.files.lock();
+        let known: Vec<Arc<AbsorbedFile>> = files.iter().map(|(_, known)| known.clone()).collect();
+        drop(files);
         let flushed = match known.iter().any(is_closed) {
             true => self.flush(shared, MonotonicTime::now() + WAIT).is_ok(),
             false => false,
@@ -235,7 +235,7 @@ impl RunState {
         if flushed {
             self.reclaim(shared, |_| true);
         }
-        match flushed && self.files.lock().iter().any(Option::is_none) {
+        match flushed && self.files.lock().free() > 0 {
             true => Ok(()),
             false => Err("this run absorbs too many files already".into()),
         }
@@ -273,8 +273,8 @@ impl RunState {
         let is_written = extents::is_all_written(candidate.theirs, bytes);
         let is_in_place = is_written && !order::journals_contents(device);
         file.order.begin(if is_in_place { bytes } else { 0 });
-        file.link.clear();
-        if !file.path.set(candidate.path.as_os_str().as_bytes())
+        file.names.clear_link();
+        if !file.names.set_path(candidate.path.as_os_str().as_bytes())
             || !file.identity.set(&candidate.identity)
         {
             return Err("its path is too long".into());
@@ -284,11 +284,11 @@ impl RunState {
         let mut files = self.files.lock();
         self.generations[number].store(generation, Relaxed);
         file.set(Stamp { generation, state });
-        files[number] = Some(Arc::new(candidate.known(None, WatchedFile::Not)));
+        files.set(number, candidate.known(None, WatchedFile::Not));
         drop(files);
         if !shared
             .table
-            .publish(candidate.pid, candidate.key(), candidate.born)
+            .publish(number, candidate.pid, candidate.key(), candidate.born)
         {
             self.vacate(number, generation);
             return Err("this run absorbs too many files already".into());
@@ -381,11 +381,12 @@ impl RunState {
                 .map_err(|errno| format!("it cannot be opened for reading: {errno}"))?,
         };
         let known = candidate.known(Some(Arc::new(own)), watched);
-        match &mut self.files.lock()[number] {
-            Some(place) if self.generation(number) == generation => *place = Arc::new(known),
+        let mut files = self.files.lock();
+        if !self.is_known_as(&files, number, generation) {
             // It is plain, and its number free, or another file's.
-            _ => return Err(OPENED_MEANWHILE.into()),
+            return Err(OPENED_MEANWHILE.into());
         }
+        files.set(number, known);
         Ok(())
     }
 }

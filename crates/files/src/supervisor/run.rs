@@ -7,6 +7,7 @@ use super::{
     drain_progress::DrainProgress,
     first_sync::FirstSyncs,
     forgotten_files::ForgottenFiles,
+    known_files::KnownFiles,
     lag_age::{self, LagAge},
     lane_mark::LaneMark,
     watch::WatchedFile,
@@ -17,7 +18,9 @@ use crate::{
     lane_label::{LabelMark, label},
     lane_place::LanePlace,
     log::LaneLog,
-    shared::{DurationCounts, FileState, SharedFile, SharedPage, SharedPageLayout, Stamp},
+    shared::{
+        DurationCounts, FileState, PART, SharedFile, SharedPage, SharedPageLayout, Stamp, places_in,
+    },
     sys,
 };
 use forebay_pool::{ClaimOptions, MonotonicTime, Pool, PoolError, PoolOptions, SharedLane};
@@ -37,7 +40,7 @@ use std::{
     sync::{
         Arc,
         atomic::{
-            AtomicBool, AtomicI32, AtomicU32, AtomicU64,
+            AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize,
             Ordering::{Relaxed, Release},
         },
     },
@@ -58,6 +61,8 @@ pub(super) const LOOK: Duration = Duration::from_millis(20);
 pub(super) struct AbsorbedFile {
     /// As it was registered.
     pub(super) path: PathBuf,
+    /// The pattern that named it then: its place among the run's.
+    pub(super) pattern: Option<usize>,
     /// The directory that had its name then.
     pub(super) parent: Option<FileKey>,
     /// Device and inode; none for a file that is released, whose inode may be another's.
@@ -88,8 +93,9 @@ pub(super) struct RunState {
     pub(super) page_fd: OwnedFd,
     boot: Uuid,
     marked: LaneMark,
-    /// By number.
-    pub(super) files: Mutex<Vec<Option<Arc<AbsorbedFile>>>>,
+    pub(super) files: Mutex<KnownFiles>,
+    /// Where the next look for closed files begins, of which only some are looked at each time.
+    pub(super) looked_to: AtomicUsize,
     /// By number: the generation of the page, which any member may write over. Changed with `files`
     /// locked.
     pub(super) generations: Vec<AtomicU32>,
@@ -123,8 +129,8 @@ pub(super) struct RunState {
     pub(super) is_pool_gone: AtomicBool,
 }
 
-/// So many numbers more are files' when the free ones are few.
-const MORE_NUMBERS: usize = 256;
+/// When the free numbers are few, more are files': this part of those that are, or [`PART`].
+const MORE_NUMBERS: usize = 8;
 /// Descriptors of the supervisor's for a file: itself, the directory that had its name first, and
 /// the one that had its last name. Files in one directory share the first of the two.
 const OPEN_OF_FILE: usize = 3;
@@ -132,6 +138,8 @@ const OPEN_OF_FILE: usize = 3;
 const OPEN_OF_MEMBER: usize = 2;
 /// And others.
 const OTHERS_OPEN: usize = 256;
+/// The part of a process's addresses (`ulimit -v`) that the shared page may take.
+const SHARE_OF_ADDRESSES: u64 = 8;
 
 /// From now on this process may have as many files open as it is let: it has one for each that is
 /// absorbed. What it started before has its own limit.
@@ -139,6 +147,20 @@ fn open_many() {
     let limit = getrlimit(Resource::Nofile);
     let current = limit.maximum;
     let _ = setrlimit(Resource::Nofile, Rlimit { current, ..limit });
+}
+
+/// How many places the shared page is to have: a process maps it as a whole, so no more than the
+/// limits let the run have files, and let it be large. The program's own limits may be lower.
+fn places_max() -> usize {
+    let limit = |resource| getrlimit(resource).current.unwrap_or(u64::MAX);
+    let open = usize::try_from(limit(Resource::Nofile)).unwrap_or(usize::MAX);
+    let places = [
+        open.saturating_sub(OTHERS_OPEN) / OPEN_OF_FILE,
+        places_in(limit(Resource::Fsize)),
+        places_in(limit(Resource::As) / SHARE_OF_ADDRESSES),
+    ];
+    let places = places.into_iter().fold(FILES_MAX, usize::min);
+    (places / PART * PART).max(PART)
 }
 
 impl RunState {
@@ -161,9 +183,10 @@ impl RunState {
             .open_file(shared.pool.path(), own)
             .map_err(|e| e.to_string())?;
         open_many();
+        let places = places_max();
         let (page, page_fd) =
-            SharedPage::new("forebay").map_err(|e| format!("a page to share: {e}"))?;
-        let [head, _] = SharedPageLayout::head_and_places(0..0);
+            SharedPage::new("forebay", places).map_err(|e| format!("a page to share: {e}"))?;
+        let [head, ..] = SharedPageLayout::parts_of(0..0);
         sys::reserve_memory(&page_fd, head)
             .map_err(|e| format!("memory for a page to share: {e}"))?;
         page.set_used(0, 0);
@@ -192,14 +215,15 @@ impl RunState {
             boot: shared.boot,
             marked: LaneMark::new(whose),
             files: Mutex::default(),
-            generations: (0..FILES_MAX).map(|_| AtomicU32::new(0)).collect(),
-            errors: (0..FILES_MAX).map(|_| AtomicI32::new(0)).collect(),
+            looked_to: AtomicUsize::new(0),
+            generations: (0..places).map(|_| AtomicU32::new(0)).collect(),
+            errors: (0..places).map(|_| AtomicI32::new(0)).collect(),
             retired: Mutex::default(),
             forgotten: Mutex::default(),
             registering: Mutex::default(),
             first_syncs: FirstSyncs::default(),
             repairing: Mutex::default(),
-            drained: Mutex::default(),
+            drained: Mutex::new(DrainProgress::of(places)),
             changed: Bell::default(),
             ending: AtomicBool::new(false),
             ended: AtomicBool::new(false),
@@ -252,65 +276,54 @@ impl RunState {
     pub(super) fn take_more_numbers(&self, shared: &SupervisorState) -> bool {
         let members = shared.member_processes().len();
         let mut files = self.files.lock();
-        let count = (files.len() + MORE_NUMBERS).min(FILES_MAX);
         let open_max = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        let open = count * OPEN_OF_FILE + members * OPEN_OF_MEMBER + OTHERS_OPEN;
-        let is_room = files.is_empty() || open as u64 <= open_max;
-        if count == files.len() || !is_room {
+        let others = (members * OPEN_OF_MEMBER + OTHERS_OPEN) as u64;
+        let most = open_max.saturating_sub(others) / OPEN_OF_FILE as u64;
+        let most = usize::try_from(most).unwrap_or(usize::MAX).max(PART);
+        let more = (files.len() / MORE_NUMBERS).max(PART);
+        let count = (files.len() + more).min(most).min(self.page.files.len()) / PART * PART;
+        if count <= files.len() {
             return false;
         }
-        let [_, places] = SharedPageLayout::head_and_places(files.len()..count);
-        if sys::reserve_memory(&self.page_fd, places).is_err() {
+        let [_, blocks, places] = SharedPageLayout::parts_of(files.len()..count);
+        let parts = [blocks, places].into_iter().filter(|part| !part.is_empty());
+        let is_there = |part| sys::reserve_memory(&self.page_fd, part).is_ok();
+        if shared.table.reserve(count).is_err() || !{ parts }.all(is_there) {
             return false;
         }
         self.page.set_used(files.len(), count);
-        files.resize(count, None);
+        files.grow(count);
         true
     }
 
     pub(super) fn known(&self, number: usize) -> Option<Arc<AbsorbedFile>> {
-        self.files.lock().get(number)?.clone()
+        self.files.lock().get(number).cloned()
     }
 
     /// True if the number is a file's, and the one's of this generation. With `files` locked.
-    pub(super) fn is_known_as(
-        &self,
-        files: &[Option<Arc<AbsorbedFile>>],
-        number: usize,
-        generation: u32,
-    ) -> bool {
-        let is_known = files.get(number).is_some_and(Option::is_some);
-        is_known && self.generation(number) == generation
+    pub(super) fn is_known_as(&self, files: &KnownFiles, number: usize, generation: u32) -> bool {
+        files.get(number).is_some() && self.generation(number) == generation
     }
 
     /// The number and generation of the file, if it is absorbed, and the path by which it was
     /// registered.
     pub(super) fn find(&self, key: FileKey) -> Option<(usize, Stamp, PathBuf)> {
         let files = self.files.lock();
-        let number = files
-            .iter()
-            .position(|known| known.as_ref().is_some_and(|known| known.key == Some(key)))?;
+        let number = files.find(key)?;
         let stamp = self.page.files[number].stamp();
-        Some((number, stamp, files[number].as_ref()?.path.clone()))
+        Some((number, stamp, files.get(number)?.path.clone()))
     }
 
     /// All files that are absorbed.
     pub(super) fn keys(&self) -> Vec<FileKey> {
         let files = self.files.lock();
-        files
-            .iter()
-            .flatten()
-            .filter_map(|known| known.key)
-            .collect()
+        files.iter().filter_map(|(_, known)| known.key).collect()
     }
 
     /// The status of the file now, if it is absorbed.
     pub(super) fn stat_of(&self, key: FileKey) -> Option<Stat> {
         let files = self.files.lock();
-        let known = files
-            .iter()
-            .flatten()
-            .find(|known| known.key == Some(key))?;
+        let known = files.get(files.find(key)?)?;
         let now = known.file.as_ref().and_then(|f| rustix::fs::fstat(f).ok());
         Some(now.unwrap_or(known.stat))
     }
@@ -413,7 +426,7 @@ impl RunState {
         let files = self.files.lock();
         let is_wrong = |number: usize| {
             let stamp = self.page.files[number].stamp();
-            let is_known = files[number].is_some();
+            let is_known = files.get(number).is_some();
             stamp.generation != self.generation(number)
                 || is_known && stamp.state == FileState::Free
         };

@@ -89,7 +89,7 @@ impl RunState {
         self.page.free_openings(Lock::is_damaged);
         for (number, file) in self.page.files[..files.len()].iter().enumerate() {
             self.page.end_sync(number);
-            let state = match (&files[number], file.stamp().state) {
+            let state = match (files.get(number), file.stamp().state) {
                 (None, _) => FileState::Free,
                 // It may have been changed past the lane.
                 (Some(_), FileState::Strayed | FileState::Damaged) => FileState::Strayed,
@@ -113,8 +113,10 @@ impl RunState {
     /// # Errors
     /// In words: of the first that it cannot be said of.
     fn mark_void(&self) -> Result<(), String> {
-        let known = self.files.lock().clone();
-        for known in known.iter().flatten() {
+        for number in self.numbers() {
+            let Some(known) = self.known(number) else {
+                continue;
+            };
             // One without a name is found by no recovery.
             let Some(file) = known
                 .file

@@ -276,8 +276,8 @@ impl RunState {
             file.add(sum.counts);
             file.retired = sum.retired;
         }
-        for (known, file) in known.iter().zip(&self.page.files) {
-            let Some(known) = known else { continue };
+        for (number, known) in known.iter() {
+            let file = &self.page.files[number];
             let status = all.of_path(&newest_path(file, &known.path));
             let count = |count: &AtomicU64| count.load(Relaxed);
             status.add([&file.writes, &file.bytes, &file.syncs].map(count));
@@ -289,12 +289,10 @@ impl RunState {
 
     /// True once a file was absorbed.
     pub(super) fn has_absorbed(&self) -> bool {
-        let is_absorbed = |at: usize| {
-            let file = self.page.files.get(at);
-            file.is_some_and(|file| file.stamp().state == FileState::Absorbed)
-        };
-        let any = (self.files.lock().iter().enumerate())
-            .any(|(at, known)| known.is_some() && is_absorbed(at));
+        let files = self.files.lock();
+        let state = |number: usize| self.page.files[number].stamp().state;
+        let any = (files.iter()).any(|(number, _)| state(number) == FileState::Absorbed);
+        drop(files);
         any || !self.forgotten.lock().is_empty()
     }
 

@@ -1,6 +1,5 @@
 use super::*;
 use crate::{
-    FILES_MAX,
     absorbed::TableView,
     supervisor::{
         Supervisor,
@@ -115,7 +114,7 @@ fn a_file_that_is_absorbed_again_gets_another_number() {
     let (_, second) = register(shared, &run, &path);
     assert_ne!(second, first);
     // All of them have been given once.
-    *run.registering.lock() = FILES_MAX;
+    *run.registering.lock() = run.numbers().end;
     let (_, third) = register(shared, &run, &home.path().join("b.log"));
     assert_eq!(third, 0);
     end(supervisor, member);

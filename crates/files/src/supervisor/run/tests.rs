@@ -78,12 +78,12 @@ fn places_of_files_have_memory_before_they_are_used() {
     let reserved = || rustix::fs::fstat(&run.page_fd).unwrap().st_blocks as u64 * 512;
     for count in 1..=4 {
         assert!(run.take_more_numbers(shared));
-        let used = count * MORE_NUMBERS;
+        let used = count * PART;
         assert_eq!(run.page.used(), used);
-        let [head, places] = SharedPageLayout::head_and_places(0..used);
-        let needed = head.end + (places.end - places.start);
+        let parts = SharedPageLayout::parts_of(0..used);
+        let needed: u64 = parts.map(|part| part.end - part.start).iter().sum();
         // And no more than that, but for the last page of either.
-        assert!((needed..needed + (2 << 16)).contains(&reserved()));
+        assert!((needed..needed + (3 << 16)).contains(&reserved()));
     }
     drop(member);
     shared.outlast_members();
