@@ -70,12 +70,79 @@ fn a_run_that_cannot_make_its_own_files_is_refused_with_why() {
         ("disk", 8),
         ("memory", 8),
         ("large", 10 << 10),
-        ("disk", 10 << 10),
+        ("disk", 8 << 10),
     ] {
         let ran = forebay(&sandbox, pool, &format!("ulimit -f {kib};"), "", "");
         ran.fails(1, &["ulimit -f, LimitFSIZE="]);
         assert!(!sandbox.file("a.log").exists());
     }
+}
+
+/// Promise (programs): Limits on memory and on the size of files that have room for the pool and a
+/// few files' places keep no file from being absorbed.
+#[test]
+fn a_run_below_small_limits_absorbs_some_files() {
+    let sandbox = sandbox();
+    // 10 MiB is less than the page has for all files that a run can have; so is an eighth of 300.
+    for limit in ["-f 10240", "-v 307200", "-n 1024"] {
+        let ran = forebay(&sandbox, "disk", &format!("ulimit {limit};"), "", "").ok();
+        assert!(
+            !ran.stderr.contains("stays plain"),
+            "{limit}: {}",
+            ran.stderr
+        );
+        let saved = ran.stderr.contains("40 syncs were saved");
+        assert!(saved, "{limit}: {}", ran.stderr);
+        assert_eq!(lines(&sandbox), 40, "{limit}");
+        fs::remove_file(sandbox.file("a.log")).unwrap();
+    }
+}
+
+/// Locks all that it maps, opens a log, and says how much more is locked then, in KiB.
+const LOCKS: &str = r#"
+import ctypes, os
+CURRENT_AND_FUTURE = 3
+def locked():
+    said = dict(line.split(":", 1) for line in open("/proc/self/status"))
+    return int(said["VmLck"].split()[0])
+if ctypes.CDLL(None).mlockall(CURRENT_AND_FUTURE) != 0:
+    print("refused")
+    raise SystemExit
+before = locked()
+log = os.open("a.log", os.O_RDWR | os.O_CREAT, 0o600)
+for i in range(40):
+    os.write(log, b"%099d\n" % i); os.fsync(log)
+print(locked() - before)
+"#;
+
+/// Promise (programs): A program that locks its memory has no more of the run's locked than the
+/// files take that the run's limits allow.
+#[test]
+fn program_that_locks_its_memory_absorbs_and_locks_little() {
+    let sandbox = sandbox();
+    fs::write(sandbox.file("locks.py"), LOCKS).unwrap();
+    let line = format!(
+        "ulimit -n 1024; exec {} run --explain --absorb '*.log' --pool memory -- python3 -S locks.py",
+        common::FOREBAY
+    );
+    let mut shell = std::process::Command::new("bash");
+    shell.args(["-c", &line]).current_dir(sandbox.path());
+    let ran = Ran::of(
+        shell
+            .env("FOREBAY_RUN_DIR", sandbox.file("run"))
+            .output()
+            .unwrap(),
+    )
+    .ok();
+    let said = String::from_utf8(ran.stdout).unwrap();
+    if said.trim() == "refused" {
+        println!("skipped: memory may not be locked here");
+        return;
+    }
+    assert!(ran.stderr.contains("40 syncs were saved"), "{}", ran.stderr);
+    // The pool, the page, and stacks of what works beside.
+    let more: u64 = said.trim().parse().unwrap();
+    assert!(more < 48 << 10, "{more} KiB");
 }
 
 /// Promise: as `a_run_that_cannot_make_its_own_files_is_refused_with_why`.

@@ -230,7 +230,7 @@ fn a_process_that_overwrites_its_runs_memory_loses_nothing() {
 fn a_process_that_overwrites_a_shared_file_entry_loses_nothing() {
     // The first file's state, its lock, both and its error, all of the file, the page but its head,
     // all of the page. docs/files-membership.md, "The shared page".
-    const FILE: usize = 263_040;
+    const FILE: usize = 8_482_240;
     const LOCK: usize = FILE + 8;
     for place in [(FILE, 8), (FILE, 16), (FILE, 8192), (FILE, 0), (0, 0)] {
         nothing_is_lost_by_writing("forebay", place, 0xFF);

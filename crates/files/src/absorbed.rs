@@ -3,11 +3,11 @@
 //!
 //! The supervisor alone writes it. The run's processes map it when they start, and compare what
 //! they open for writing with it, by device and inode ([`index`]). A file that another process
-//! absorbs has to be let go of first, by whatever name it was opened. Other runs read a copy of it. A word of it
-//! is marked by the kernel when the supervisor dies, however it dies; from then on its processes
-//! say in another one what became of the lane ([`lane`]). In a part of its own they ask that a file
-//! be made plain ([`questions`]). A process is named by its number and its start, since the kernel
-//! gives the number of one that has ended to another.
+//! absorbs has to be let go of first, by whatever name it was opened. Other runs read a copy of it.
+//! A word of it is marked by the kernel when the supervisor dies, however it dies; from then on its
+//! processes say in another one what became of the lane ([`lane`]). In a part of its own they ask
+//! that a file be made plain ([`questions`]). A process is named by its number and its start, since
+//! the kernel gives the number of one that has ended to another.
 
 mod index;
 mod lane;

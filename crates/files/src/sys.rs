@@ -11,6 +11,7 @@ mod frames;
 mod handles;
 mod leases;
 mod memory;
+mod open_files;
 mod process;
 mod rights;
 mod signals;
@@ -27,6 +28,7 @@ pub(crate) use frames::{begin_frames, is_gone};
 pub(crate) use handles::{handle_of, open_handle};
 pub(crate) use leases::{alone, give_lease, take_lease};
 pub(crate) use memory::{copy_of, may_be_read, range_of};
+pub(crate) use open_files::ManyOpenFiles;
 pub(crate) use process::{
     begin_process, in_vforked_child, is_new_process, is_single_threaded, note_process,
     own_descriptors,

@@ -209,3 +209,28 @@ fn the_status_of_more_files_than_a_message_holds_is_told() {
     assert_eq!(files.len(), 800);
     run.end();
 }
+
+/// Promise (files): A file with a path that the run has no room for stays plain, or is made plain
+/// when it gets that, and keeps all.
+#[test]
+fn file_with_a_path_too_long_to_be_followed_is_plain() {
+    let lab = Lab::new();
+    let mut run = lab.run();
+    let deep = (0..5).fold(lab.data(""), |path, _| path.join("d".repeat(220)));
+    fs::create_dir_all(&deep).unwrap();
+    assert_eq!(run.open_only("a", &deep.join("a.log"), APPEND), 0);
+    let (short, long) = (lab.data("b.log"), deep.join("b.log"));
+    assert_eq!(run.open("b", &short, APPEND), 1);
+    run.calls(["write b 1 100", "sync b"]);
+    let rename = format!("rename {} {}", short.display(), long.display());
+    run.call(rename).unwrap();
+    run.calls(["write b 2 100", "sync b", "write a 3 100", "sync a"]);
+    let running = status_of_running(&lab.home.path().join("run")).unwrap();
+    let mut files = running.statuses.iter().flat_map(|one| &one.files);
+    assert!(files.all(|file| file.retired));
+    run.kill_both();
+    lab.recover(None, &[]);
+    holds(&long, &[(1, 100), (2, 100)]);
+    holds(&deep.join("a.log"), &[(3, 100)]);
+    assert_eq!(lab.lanes(), 0);
+}

@@ -2,13 +2,13 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod common;
-use common::{Lab, content, eventually};
-use std::{fs, process::Command};
+use common::{Lab, content, many_logs};
+use std::fs;
 
 const APPEND: i32 = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND;
 const OTHER_BOOT: &str = "00000000-0000-0000-0000-00000000b007";
 /// Logs that are open at a time.
-const OPEN: usize = 2000;
+const OPEN: usize = 5000;
 /// Files that are made one after the other.
 const SHORT_LIVED: usize = 2000;
 /// The supervisor may have so many open: with that it takes 256 numbers, and no more.
@@ -18,34 +18,9 @@ const FEW_DESCRIPTORS: u64 = 1024;
 /// after a kill and a power cut.
 #[test]
 fn thousands_of_open_logs_have_all_after_a_kill() {
-    let lab = Lab::new();
-    let mut run = lab.run();
-    let mut limit = Command::new("prlimit");
-    limit.args(["--pid", &run.database.to_string(), "--nofile=8192:8192"]);
-    if !limit.status().unwrap().success() {
-        println!("skipped: a process may not have 8,192 files open here");
-        return;
-    }
-    let path = |n: usize| lab.data(&format!("{n}.log"));
-    for n in 0..OPEN {
-        assert_eq!(run.open_only(&format!("f{n}"), &path(n), APPEND), 1, "{n}");
-        run.call(format!("write f{n} {} 100", n % 50)).unwrap();
-    }
-    // All of them get their first syncs side by side, and nobody asks.
-    let all = || (0..OPEN).all(|n| lab.synced(&path(n)).exists());
-    assert!(eventually(all));
-    for n in (0..OPEN).rev() {
-        run.call(format!("write f{n} {} 60", n % 40)).unwrap();
-        run.call(format!("sync f{n}")).unwrap();
-    }
-    run.kill_both();
-    lab.power_cut();
-    lab.recover(Some(OTHER_BOOT), &[]);
-    for n in 0..OPEN {
-        let expected = [content((n % 50) as u64, 100), content((n % 40) as u64, 60)].concat();
-        assert_eq!(fs::read(path(n)).unwrap(), expected, "{n}");
-    }
-    assert_eq!(lab.lanes(), 0);
+    let count = many_logs::most(OPEN);
+    println!("{count} logs");
+    many_logs::have_all_after_a_kill(count);
 }
 
 /// Promise (files): A log beside files that are made, written, closed and removed by the thousand

@@ -1,5 +1,5 @@
-//! Where in the table a file is, by its device and inode: each open for writing asks that, and there
-//! may be a hundred thousand files.
+//! Where in the table a file is, by its device and inode: each open for writing asks that, and
+//! there may be a hundred thousand files.
 //!
 //! The files are in chains, by what their keys are mixed to. The supervisor alone changes them, and
 //! says before and after that it does. A reader takes neither lock nor turn: what it finds is what
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn index_that_was_left_in_the_middle_or_leads_astray_hides_no_file() {
+    fn index_left_half_changed_or_leading_astray_hides_no_file() {
         let (_dir, table, view) = table(256);
         for number in 0..200 {
             assert!(table.publish(number, 7, (8, number as u64), 0));

@@ -6,7 +6,7 @@ use crate::{
 };
 use forebay_pool::{Lsn, Pool, Recovered};
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     path::Path,
     time::Duration,
 };
@@ -226,7 +226,7 @@ pub(super) fn read<'a>(
     lane: u32,
     recovered: &'a Recovered,
 ) -> Result<Vec<LoggedFile<'a>>, FilesError> {
-    let mut files: Vec<LoggedFile<'a>> = Vec::new();
+    let mut files = LoggedFiles::default();
     let mut numbers: BTreeMap<u32, usize> = BTreeMap::new();
     for record in recovered.records() {
         let unknown = |what: String| FilesError::Record {
@@ -248,13 +248,13 @@ pub(super) fn read<'a>(
                     ..
                 },
             ) => {
-                let named = known.filter(|at| files[*at].identity == identity);
+                let named = known.filter(|at| files.all[*at].identity == identity);
                 let at = named.unwrap_or_else(|| {
                     let begun = LoggedFile {
                         had,
                         ..LoggedFile::new(identity, boot)
                     };
-                    begin(&mut files, &mut numbers, begun)
+                    files.begin(&mut numbers, begun)
                 });
                 numbers.insert(head.file, at);
                 at
@@ -278,27 +278,35 @@ pub(super) fn read<'a>(
                 )));
             }
         };
-        files[at].add(record.header.lsn, head, change);
+        files.all[at].add(record.header.lsn, head, change);
     }
-    Ok(files)
+    Ok(files.all)
 }
 
-/// Adds a file that got a number: where it is. If it had one before, it was let go of in between,
-/// so all that the lane had of it was drained. Those records came back with an older beginning of
-/// the lane, and are older than what the file got since.
-fn begin<'a>(
-    files: &mut Vec<LoggedFile<'a>>,
-    numbers: &mut BTreeMap<u32, usize>,
-    file: LoggedFile<'a>,
-) -> usize {
-    let is_it = |known: &LoggedFile<'_>| known.identity == file.identity;
-    let Some(at) = files.iter().position(is_it) else {
-        files.push(file);
-        return files.len() - 1;
-    };
-    numbers.retain(|_, known| *known != at);
-    files[at] = file;
-    at
+/// The files that were found so far.
+#[derive(Default)]
+struct LoggedFiles<'a> {
+    all: Vec<LoggedFile<'a>>,
+    /// Where each is, by its identity: a lane may have a hundred thousand.
+    by_identity: HashMap<&'a [u8], usize>,
+}
+
+impl<'a> LoggedFiles<'a> {
+    /// Adds a file that got a number: where it is. If it had one before, it was let go of in
+    /// between, so all that the lane had of it was drained. Those records came back with an older
+    /// beginning of the lane, and are older than what the file got since.
+    fn begin(&mut self, numbers: &mut BTreeMap<u32, usize>, file: LoggedFile<'a>) -> usize {
+        let end = self.all.len();
+        let at = *self.by_identity.entry(file.identity).or_insert(end);
+        match self.all.get_mut(at) {
+            None => self.all.push(file),
+            Some(known) => {
+                numbers.retain(|_, of| *of != at);
+                *known = file;
+            }
+        }
+        at
+    }
 }
 
 #[cfg(test)]

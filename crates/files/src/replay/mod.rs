@@ -68,6 +68,9 @@ const LOOK: Duration = Duration::from_millis(20);
 /// owner. What was not finished is found again by the next recovery.
 pub fn recover(pool: &Pool, options: &RecoverOptions) -> Result<Vec<LaneReport>, FilesError> {
     sys::ignore_signals();
+    // It has all files of a lane open at a time. A program that is started afterwards has its own
+    // limit.
+    let _many = sys::ManyOpenFiles::begin();
     let owner = rights::to(pool)?;
     if owner == user() {
         return recover_own(pool, options, &LearnedPlaces::default());

@@ -516,6 +516,12 @@ mod tests {
         assert!(file.leave(8) && !file.change(8, FileState::Registering, FileState::Absorbed));
     }
 
+    /// `crates/cli/tests/run_members.rs` writes over the first one.
+    #[test]
+    fn files_places_begin_where_tests_write_over_them() {
+        assert_eq!(page_bytes(0), 8_482_240);
+    }
+
     #[test]
     fn files_are_known_though_their_number_is_written_over() {
         let (page, _) = SharedPage::new("forebay-test", 4 * PART).unwrap();

@@ -235,11 +235,12 @@ impl RunState {
             .file
             .as_ref()
             .is_some_and(|open| rustix::fs::fstat(open).is_ok_and(|stat| stat.st_nlink == 0));
-        let parent = known.parent;
-        let is_its = |directory: &File| parent.is_some() && key_of(directory) == parent;
-        if let Some(directory) = directory.filter(is_its).filter(|_| is_nameless) {
+        let is_its = |directory: &File| key_of(directory) == known.parent;
+        if let Some(directory) = directory.filter(is_its).filter(|_| is_nameless)
+            && let Some(parent) = known.parent
+        {
             let unlinked = AbsorbedFile {
-                unlinked_from: Some(Arc::new(directory)),
+                unlinked_from: Some(files.directory(parent, Arc::new(directory))),
                 ..(*known).clone()
             };
             files.set(number, unlinked);

@@ -36,6 +36,8 @@ pub(super) fn run(shared: &Arc<SupervisorState>) {
         for (file, question) in questions {
             let mut busy = begun.lock();
             if busy.contains(&file) {
+                // Once that is answered, this may be asked still.
+                heard = None;
                 continue;
             }
             busy.push(file);

@@ -313,7 +313,13 @@ impl RunState {
                 (shared.watch).add(candidate.theirs.as_fd(), candidate.key())
             })
             .map_err(|errno| {
-                format!("who else opens it cannot be watched (fanotify or inotify: {errno})")
+                let remedy = match errno {
+                    Errno::NOSPC => ". Raise fs.inotify.max_user_watches (sysctl)",
+                    _ => "",
+                };
+                format!(
+                    "who else opens it cannot be watched (fanotify or inotify: {errno}){remedy}"
+                )
             })?;
         let done = self.follow(shared, number, candidate, own, watched);
         if done.is_err() {

@@ -131,9 +131,9 @@ pub(super) struct RunState {
 
 /// When the free numbers are few, more are files': this part of those that are, or [`PART`].
 const MORE_NUMBERS: usize = 8;
-/// Descriptors of the supervisor's for a file: itself, the directory that had its name first, and
-/// the one that had its last name. Files in one directory share the first of the two.
-const OPEN_OF_FILE: usize = 3;
+/// Descriptors of the supervisor's for a file: itself, and the directory that has its name, or had
+/// the last one, which all files in it share.
+const OPEN_OF_FILE: usize = 2;
 /// For a process of the run: its connection, and what tells that it has ended.
 const OPEN_OF_MEMBER: usize = 2;
 /// And others.

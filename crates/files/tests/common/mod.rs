@@ -7,6 +7,7 @@
 
 mod content;
 pub mod disk;
+pub mod many_logs;
 mod running;
 
 #[allow(unused_imports, reason = "each test file uses a part of it")]
