@@ -49,6 +49,14 @@ pub fn make(
     bytes: u64,
     owner: Option<&SystemUser>,
 ) -> Result<(), Failure> {
+    if let Some(owner) = owner.filter(|_| !rustix::process::geteuid().is_root()) {
+        let denied = io::ErrorKind::PermissionDenied.into();
+        return Err(denied_or(
+            denied,
+            &format!("giving it to {}", owner.name),
+            path,
+        ));
+    }
     // What is there already is refused, or is a device that is taken as it is.
     if fs::symlink_metadata(path).is_ok() {
         let made = options.create(path)?;
@@ -86,7 +94,8 @@ fn make_aside(
         })?;
     let new = |leg: &&Path| fs::symlink_metadata(leg).is_err();
     let legs = options.disk_legs().filter(new).map(Path::to_owned);
-    interrupted.remove_then(aside.path().to_owned(), legs.collect())?;
+    let legs: Vec<PathBuf> = legs.collect();
+    interrupted.remove_then(aside.path().to_owned(), legs.clone())?;
     let made = aside.path().join("pool");
     let created = with_progress(&made, bytes, || options.create(&made));
     let pool = created.map_err(|error| match error.path == made {
@@ -97,19 +106,24 @@ fn make_aside(
         // A leg's.
         false => error,
     })?;
-    if let Some(owner) = owner {
+    let given = owner.map_or(Ok(()), |owner| {
         give(&pool, path, owner)?;
-        for leg in options.disk_legs() {
-            give_leg(leg, owner)?;
-        }
-    }
+        (options.disk_legs()).try_for_each(|leg| give_leg(leg, owner))
+    });
     drop(pool);
     let failed = || Failure::io("making", path.display());
-    match rustix::fs::renameat_with(CWD, &made, CWD, path, RenameFlags::NOREPLACE) {
-        Err(Errno::INVAL) => fs::hard_link(&made, path).map_err(failed())?,
-        moved => moved.map_err(|errno| failed()(errno.into()))?,
+    let moved = given.and_then(|()| {
+        // A signal that comes now finds a pool that may be in place.
+        interrupted.is_late.store(true, Relaxed);
+        match rustix::fs::renameat_with(CWD, &made, CWD, path, RenameFlags::NOREPLACE) {
+            Err(Errno::INVAL) => fs::hard_link(&made, path).map_err(failed()),
+            moved => moved.map_err(|errno| failed()(errno.into())),
+        }
+    });
+    if let Err(failure) = moved {
+        legs.iter().for_each(|leg| drop(fs::remove_file(leg)));
+        return Err(failure);
     }
-    interrupted.is_late.store(true, Relaxed);
     drop(aside);
     (fs::File::open(place).and_then(|it| it.sync_all())).map_err(failed())
 }
@@ -126,7 +140,8 @@ fn give(pool: &Pool, path: &Path, owner: &SystemUser) -> Result<(), Failure> {
 /// Gives a leg on this machine's disk to a user.
 fn give_leg(leg: &Path, owner: &SystemUser) -> Result<(), Failure> {
     let (user, group) = (Some(owner.uid), Some(owner.gid));
-    std::os::unix::fs::lchown(leg, user, group)
+    // Of a device the name may be a link; in its directory only root makes anything.
+    std::os::unix::fs::chown(leg, user, group)
         .map_err(|e| denied_or(e, &format!("giving it to {}", owner.name), leg))
 }
 

@@ -2,16 +2,21 @@
 //! is.
 
 use super::{
+    address::LegAddress,
     choose::{ChosenLegs, LegAnswer, LegRefusal},
     group_state::LegSeat,
     ledger::next_term,
-    link::{LegLink, is_blank},
+    link::{ANSWER_LIMIT, LegLink, is_blank},
     mask::LegMask,
     pool_file::LegsFile,
     superblock::{LEG_DATA, LegRecord},
 };
-use crate::failpoint;
-use std::{io, thread};
+use crate::{failpoint, stack::quiet_thread};
+use std::{
+    io,
+    sync::{Arc, mpsc},
+    thread,
+};
 use uuid::Uuid;
 
 /// The first record of a writer that found `chosen`, newer than whatever the legs have.
@@ -34,11 +39,10 @@ pub(super) fn next_record(chosen: &ChosenLegs, seats: &[LegSeat]) -> LegRecord {
 /// Asks every leg at once what it has.
 pub(super) fn ask_all(file: &LegsFile) -> (Vec<LegAnswer>, Vec<LegSeat>) {
     let ask = |leg: usize| {
-        let found = LegLink::connect(&file.legs[leg], file.insecure).and_then(|link| {
-            let start = link.read_start()?;
+        let found = begin(&file.legs[leg], file.insecure).map(|(link, start)| {
             let [newest, counting] =
                 [LegRecord::newest, LegRecord::counting].map(|of| of(&start, leg));
-            Ok((link, newest, counting))
+            (link, newest, counting)
         });
         let (link, why, answer, newest) = match found {
             Err(e) => (None, Some(e.to_string()), LegAnswer::Silent, None),
@@ -69,6 +73,29 @@ pub(super) fn ask_all(file: &LegsFile) -> (Vec<LegAnswer>, Vec<LegSeat>) {
     })
 }
 
+/// Connects to a leg, and reads its superblocks.
+fn begin(address: &LegAddress, insecure: bool) -> io::Result<(Arc<LegLink>, Vec<u8>)> {
+    let address = address.clone();
+    let is_disk = address.is_disk();
+    let read = move || {
+        let link = LegLink::connect(&address, insecure)?;
+        link.read_start().map(|start| (link, start))
+    };
+    if !is_disk {
+        return read();
+    }
+    // A disk that hangs holds who asks it for as long as it does.
+    let (told, heard) = mpsc::channel();
+    quiet_thread("forebay-leg", move || drop(told.send(read())))?;
+    let limit = failpoint::limit("leg-answer", ANSWER_LIMIT);
+    heard.recv_timeout(limit).unwrap_or_else(|_| {
+        let seconds = limit.as_secs_f32();
+        Err(io::Error::other(format!(
+            "the disk does not answer in {seconds} seconds"
+        )))
+    })
+}
+
 /// What a leg says, if it is this pool's.
 fn believed(
     file: &LegsFile,
@@ -76,7 +103,10 @@ fn believed(
     found: Option<LegRecord>,
 ) -> Result<LegRecord, String> {
     let Some(record) = found else {
-        return Err("it is empty: its machine or its server was started anew".to_owned());
+        return Err(
+            "it is empty: its machine or its server was started anew, or it is another disk"
+                .to_owned(),
+        );
     };
     if record.identity != file.identity {
         return Err(format!("it has another pool ({})", record.identity));

@@ -6,6 +6,7 @@
 
 use super::handshake::ExportInfo;
 use crate::{
+    disk_signatures,
     format::layout::PAGE,
     media::{
         durable_file::{read_all, write_durably},
@@ -13,12 +14,15 @@ use crate::{
     },
 };
 use parking_lot::Mutex;
-use rustix::fs::{FileType, FlockOperation, OFlags};
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use std::{
-    fs::{File, OpenOptions},
+    fs::{self, File, OpenOptions},
     io::{self, Seek, SeekFrom},
-    os::{fd::AsFd, unix::fs::OpenOptionsExt},
-    path::Path,
+    os::{
+        fd::{AsFd, AsRawFd},
+        unix::fs::{FileTypeExt, OpenOptionsExt},
+    },
+    path::{Path, PathBuf},
     sync::mpsc::{Receiver, Sender, channel},
     thread,
     time::{Duration, Instant},
@@ -44,6 +48,7 @@ pub(super) enum DiskAct {
 
 /// See the module's head.
 pub(super) struct DiskLeg {
+    path: PathBuf,
     file: Mutex<LegFile>,
     /// Where requests wait; none before there is a thread, and once it is over.
     queue: Mutex<Option<Sender<DiskRequest>>>,
@@ -62,17 +67,14 @@ impl DiskLeg {
     /// # Errors
     /// There is none, or it can be no leg.
     pub(super) fn open(path: &Path) -> io::Result<(Self, ExportInfo)> {
-        let mut options = OpenOptions::new();
-        // A FIFO is not waited for.
-        options
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_NONBLOCK);
-        let file = options.open(path)?;
-        let kind = FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);
+        // To open some devices is to begin something.
+        let place = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let kind = FileType::from_raw_mode(rustix::fs::fstat(&place)?.st_mode);
         if !matches!(kind, FileType::RegularFile | FileType::BlockDevice) {
             return Err(io::Error::other("it is neither a file nor a block device"));
         }
+        let same = format!("/proc/self/fd/{}", place.as_raw_fd());
+        let file = OpenOptions::new().read(true).write(true).open(same)?;
         sector::check(path, &file).map_err(io::Error::other)?;
         let bytes = (&file).seek(SeekFrom::End(0))?;
         // Where that is refused the page cache lies between, which is written through all the same.
@@ -84,6 +86,7 @@ impl DiskLeg {
             is_locked: false,
         };
         let leg = Self {
+            path: path.to_owned(),
             file: Mutex::new(file),
             queue: Mutex::default(),
         };
@@ -124,6 +127,38 @@ impl DiskLeg {
         }
     }
 
+    /// As [`LegLink::claim`](super::link::LegLink::claim): nothing is read or written for that, so
+    /// no disk that hangs is waited for.
+    pub(super) fn claim(&self) -> io::Result<()> {
+        let mut file = self.file.lock();
+        match rustix::fs::flock(&file.file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => file.is_locked = true,
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(in_use()),
+            Err(e) => return Err(e.into()),
+        }
+        Ok(())
+    }
+
+    /// As [`LegLink::check_unused`](super::link::LegLink::check_unused).
+    pub(super) fn check_unused(&self) -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        let about = fs::metadata(&self.path)?;
+        if about.file_type().is_block_device() {
+            // One that is mounted, or part of anything, is refused so.
+            options.custom_flags(libc::O_EXCL);
+        }
+        let mut file = options.read(true).open(&self.path)?;
+        let size = file.seek(SeekFrom::End(0))?;
+        let found = disk_signatures::find(&file, size)?;
+        match found.is_empty() {
+            true => Ok(()),
+            false => Err(io::Error::other(format!(
+                "it holds {}: its name leads to another disk than before, or it was used for something else",
+                disk_signatures::words(&found)
+            ))),
+        }
+    }
+
     #[cfg(test)]
     pub(super) fn hang(&self) -> impl Drop + '_ {
         /// So that it is something that is dropped.
@@ -141,6 +176,12 @@ impl DiskLeg {
             let _ = rustix::fs::flock(&file.file, FlockOperation::Unlock);
         }
     }
+}
+
+fn in_use() -> io::Error {
+    io::Error::other(
+        "another process writes to it, or one that was killed still does: wait until that has ended",
+    )
 }
 
 impl LegFile {
@@ -171,11 +212,7 @@ impl LegFile {
                 Err(rustix::io::Errno::WOULDBLOCK) if begun.elapsed() < LOCK_MAX => {
                     thread::sleep(LOCK_PAUSE);
                 }
-                Err(rustix::io::Errno::WOULDBLOCK) => {
-                    return Err(io::Error::other(
-                        "another process writes to it, or one that was killed still does: wait until that has ended",
-                    ));
-                }
+                Err(rustix::io::Errno::WOULDBLOCK) => return Err(in_use()),
                 Err(e) => return Err(e.into()),
             }
         }

@@ -29,6 +29,7 @@ use crate::{
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::{
     collections::HashMap,
+    fs::File,
     io,
     sync::{
         Arc, OnceLock,
@@ -62,9 +63,39 @@ pub(crate) struct LegGroup {
     degraded: AtomicBool,
     /// For how long it is the writer at least.
     pub(super) lease: OnceLock<WriterLease>,
+    /// The pool's file, of one with a leg on a disk: where the least generation that counts is
+    /// noted.
+    pub(super) note: OnceLock<File>,
     /// A thread asks legs that are out whether they are back.
     pub(super) calling: AtomicBool,
     threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// The legs that are believed.
+fn chosen_of(
+    file: &LegsFile,
+    (answers, seats): (&[LegAnswer], &[LegSeat]),
+    given_up: LegMask,
+) -> io::Result<ChosenLegs> {
+    let chosen = choose(answers, given_up).map_err(|e| refusal(file, seats, &e))?;
+    match file.least {
+        Some(least) if chosen.record.generation < least => {
+            let legs = chosen.complete.legs().map(|leg| file.legs[leg].to_string());
+            Err(io::Error::other(format!(
+                "{} was left out before the others were lost (generation {}, and {least} is the least that counts): what it has is older than the files. \
+                 What the files have counts: make a new pool",
+                legs.collect::<Vec<_>>().join(", "),
+                chosen.record.generation
+            )))
+        }
+        _ => Ok(chosen),
+    }
+}
+
+/// True if so many copies are too few, or all of them are lost with this machine.
+fn lacks_copies(file: &LegsFile, live: LegMask) -> bool {
+    let is_elsewhere = |leg: usize| !file.legs[leg].is_disk();
+    live.count() < file.copies || !live.legs().any(is_elsewhere)
 }
 
 impl LegGroup {
@@ -75,7 +106,7 @@ impl LegGroup {
     /// No leg can be believed.
     pub(crate) fn open(name: &str, file: LegsFile, given_up: LegMask) -> io::Result<Arc<Self>> {
         let (answers, seats) = ask_all(&file);
-        let chosen = choose(&answers, given_up).map_err(|e| refusal(&file, &seats, &e))?;
+        let chosen = chosen_of(&file, (&answers, &seats), given_up)?;
         Ok(Self::new(name, file, given_up, (chosen, seats)))
     }
 
@@ -85,7 +116,7 @@ impl LegGroup {
         given_up: LegMask,
         (chosen, seats): (ChosenLegs, Vec<LegSeat>),
     ) -> Arc<Self> {
-        let is_degraded = chosen.complete.count() < file.copies;
+        let is_degraded = lacks_copies(&file, chosen.complete);
         Arc::new(Self {
             name: name.to_owned(),
             given_up,
@@ -104,6 +135,7 @@ impl LegGroup {
             beaten: Condvar::new(),
             degraded: AtomicBool::new(is_degraded),
             lease: OnceLock::new(),
+            note: OnceLock::new(),
             calling: AtomicBool::new(false),
             threads: Mutex::default(),
             file,
@@ -182,7 +214,7 @@ impl LegGroup {
     pub(crate) fn take_over(self: &Arc<Self>) -> io::Result<()> {
         let (mut answers, mut seats) = ask_all(&self.file);
         let choose_now = |answers: &[LegAnswer], seats: &[LegSeat]| {
-            choose(answers, self.given_up).map_err(|e| refusal(&self.file, seats, &e))
+            chosen_of(&self.file, (answers, seats), self.given_up)
         };
         let mut chosen = choose_now(&answers, &seats)?;
         if !chosen.record.closed && chosen.record.boot == boot_id() {
@@ -412,7 +444,7 @@ impl LegGroup {
             self.beaten.notify_all();
         }
         let is_degraded =
-            (state.ledger.as_ref()).is_some_and(|it| it.live().count() < self.file.copies);
+            (state.ledger.as_ref()).is_some_and(|it| lacks_copies(&self.file, it.live()));
         // Before anybody is told.
         self.degraded.store(is_degraded, Release);
         let told: Vec<_> = (told.iter())
@@ -445,7 +477,7 @@ impl LegGroup {
         };
         let was_live = ledger.live().has(leg);
         let told = ledger.failed(leg);
-        let (left, is_over) = (ledger.live().count(), ledger.is_over());
+        let (left, is_over) = (ledger.live(), ledger.is_over());
         self.tell(state, told);
         link.die(why);
         if was_live {
@@ -456,18 +488,45 @@ impl LegGroup {
         }
     }
 
-    fn say_lost(&self, leg: usize, why: &str, left: usize) {
+    fn say_lost(&self, leg: usize, why: &str, left: LegMask) {
         let (name, address, copies) = (&self.name, &self.file.legs[leg], self.file.copies);
-        let outcome = match left {
+        let outcome = match left.count() {
             0 => "It was the last one, so nothing is absorbed any more".to_owned(),
             left if left < copies => format!(
                 "{left} of {copies} copies left, so every sync is a real one until it is back and complete"
             ),
+            _ if lacks_copies(&self.file, left) => {
+                "What is left is on this machine, so every sync is a real one until another machine has a copy".to_owned()
+            }
             left => format!("{left} copies left"),
         };
         complain(&format!(
             "the pool {name} lost its leg {address}: {why}. {outcome}"
         ));
+    }
+
+    /// The pool's file, where the least generation that counts is noted from now on, if a leg is on
+    /// a disk.
+    ///
+    /// # Errors
+    /// There are too many open files.
+    pub(crate) fn note_in(&self, file: &File) -> io::Result<()> {
+        if self.file.least.is_some() {
+            let again = file.try_clone()?;
+            self.note.get_or_init(|| again);
+        }
+        Ok(())
+    }
+
+    /// Has no record below this generation count from now on. Without a leg on a disk the loss of
+    /// power takes all of them.
+    ///
+    /// # Errors
+    /// The pool's file cannot be written.
+    pub(super) fn note_least(&self, generation: u64) -> io::Result<()> {
+        self.note
+            .get()
+            .map_or(Ok(()), |file| LegsFile::note_least(file, generation))
     }
 
     /// Another writer's record was found.

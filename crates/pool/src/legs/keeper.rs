@@ -91,10 +91,19 @@ pub(super) fn make_changes(group: &Arc<LegGroup>) {
             (change, links, own)
         };
         crate::failpoint!("legs:change");
-        for (leg, link) in links {
+        let last = links.len();
+        for (number, (leg, link)) in (1..).zip(links) {
             let record = &change.record;
             match announce(&link, leg, record, &own, None) {
-                Ok(None) => written(group, record, leg),
+                Ok(None) => {
+                    // Before it counts.
+                    if number == last
+                        && let Err(e) = group.note_least(record.generation)
+                    {
+                        return group.end(&format!("its file cannot be written: {e}"));
+                    }
+                    written(group, record, leg);
+                }
                 Ok(Some(other)) => return group.end_for(&other),
                 Err(e) => {
                     group.leg_failed(leg, &link, &e.to_string());
@@ -195,7 +204,7 @@ fn returning(group: &LegGroup) -> Option<(usize, Arc<LegLink>)> {
             found if found < needed => Err(io::Error::other(format!(
                 "it has {found} bytes, and {needed} are needed"
             ))),
-            _ => link.pipeline().map(|()| link),
+            _ => link.claim().and_then(|()| link.pipeline()).map(|()| link),
         });
         match fit {
             Ok(link) => {
@@ -285,10 +294,10 @@ fn erase(group: &LegGroup, leg: usize, link: &LegLink) -> io::Result<Option<LegR
         }
         Some((found, own)) if found.is_newer_than(&own) => return Ok(Some(found)),
         Some(_) => {}
-        None if is_blank(&start) => {}
+        None if is_blank(&start) => link.check_unused()?,
         None => {
             return Err(io::Error::other(
-                "it holds something else than this pool: if nothing of that is needed, start its server with an empty export",
+                "it holds something else than this pool: if nothing of that is needed, start its server with an empty export, or make its file of zeros anew",
             ));
         }
     }

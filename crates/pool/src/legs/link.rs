@@ -450,6 +450,30 @@ impl LegLink {
         }
     }
 
+    /// Before a leg that returns is written to: what another process, or this one, had under way
+    /// there is over.
+    ///
+    /// # Errors
+    /// It is not.
+    pub(crate) fn claim(&self) -> io::Result<()> {
+        match &self.way {
+            LegWay::Network(_) => Ok(()),
+            LegWay::Disk(disk) => disk.claim(),
+        }
+    }
+
+    /// A disk that begins with zeros is not another's, as far as can be seen: its name may lead to
+    /// another one than before.
+    ///
+    /// # Errors
+    /// What it holds, or that it is in use.
+    pub(crate) fn check_unused(&self) -> io::Result<()> {
+        match &self.way {
+            LegWay::Network(_) => Ok(()),
+            LegWay::Disk(disk) => disk.check_unused(),
+        }
+    }
+
     /// Says good-bye; nothing is being asked.
     pub(crate) fn close(&self) {
         if let LegWay::Network(channel) = &self.way

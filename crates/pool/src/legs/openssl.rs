@@ -52,6 +52,7 @@ struct OpenSsl {
     read: unsafe extern "C" fn(*mut c_void, *mut c_void, c_int) -> c_int,
     write: unsafe extern "C" fn(*mut c_void, *const c_void, c_int) -> c_int,
     shutdown: unsafe extern "C" fn(*mut c_void) -> c_int,
+    session_reused: unsafe extern "C" fn(*const c_void) -> c_int,
     get_error: unsafe extern "C" fn(*const c_void, c_int) -> c_int,
     bio_s_mem: unsafe extern "C" fn() -> *const c_void,
     bio_new: unsafe extern "C" fn(*const c_void) -> *mut c_void,
@@ -71,21 +72,22 @@ impl OpenSsl {
     /// # Errors
     /// It is not there, in words with the remedy.
     fn get() -> Result<&'static Self, String> {
-        static OPENED: OnceLock<Result<OpenSsl, String>> = OnceLock::new();
-        OPENED
-            .get_or_init(Self::open)
-            .as_ref()
-            .map_err(Clone::clone)
+        static OPENED: OnceLock<OpenSsl> = OnceLock::new();
+        if let Some(opened) = OPENED.get() {
+            return Ok(opened);
+        }
+        // A failure is not kept: it may be installed meanwhile.
+        let opened = Self::open()?;
+        Ok(OPENED.get_or_init(|| opened))
     }
 
     fn open() -> Result<Self, String> {
         // SAFETY: it initializes itself, as for every program that is linked to it.
-        let mut found = NAMES.into_iter().map(|name| unsafe { Library::new(name) });
-        match found.find_map(Result::ok) {
-            Some(library) => Self::of(library),
-            None => Err(format!(
-                "a pre-shared key takes OpenSSL, and there is none ({}): install it (Debian: apt install libssl3), or use certificates",
-                NAMES.join(", ")
+        let [newest, older] = NAMES.map(|name| move || unsafe { Library::new(name) });
+        match newest().or_else(|why| older().map_err(|_| why)) {
+            Ok(library) => Self::of(library),
+            Err(why) => Err(format!(
+                "a pre-shared key takes OpenSSL, and it cannot be opened ({why}): install it (Debian: apt install libssl3), or use certificates"
             )),
         }
     }
@@ -114,6 +116,7 @@ impl OpenSsl {
                 read: function(&library, "SSL_read")?,
                 write: function(&library, "SSL_write")?,
                 shutdown: function(&library, "SSL_shutdown")?,
+                session_reused: function(&library, "SSL_session_reused")?,
                 get_error: function(&library, "SSL_get_error")?,
                 bio_s_mem: function(&library, "BIO_s_mem")?,
                 bio_new: function(&library, "BIO_new")?,
@@ -209,8 +212,8 @@ pub(super) struct SslConnection {
     /// The connection's, freed with it.
     came: *mut c_void,
     to_send: *mut c_void,
-    // Behind a pointer in the connection.
-    _key: Box<PresharedKey>,
+    /// The connection has it too; freed behind that.
+    key: *mut PresharedKey,
 }
 
 // SAFETY: OpenSSL's objects may be used by any thread, one at a time.
@@ -223,7 +226,6 @@ impl SslConnection {
     /// There is no OpenSSL, or it says why it cannot.
     pub(super) fn begin(key: PresharedKey) -> Result<Self, String> {
         let library = OpenSsl::get()?;
-        let key = Box::new(key);
         let failed = |library: &OpenSsl| format!("OpenSSL: {}", library.last_error());
         // SAFETY: as its documentation has it; whatever was made is freed where a step fails.
         unsafe {
@@ -248,14 +250,16 @@ impl SslConnection {
             }
             let memory = || (library.bio_new)((library.bio_s_mem)());
             let (came, to_send) = (memory(), memory());
-            let address = ptr::from_ref(&*key).cast_mut().cast();
-            if came.is_null() || to_send.is_null() || (library.set_ex_data)(ssl, 0, address) != 1 {
+            let key = Box::into_raw(Box::new(key));
+            if came.is_null() || to_send.is_null() || (library.set_ex_data)(ssl, 0, key.cast()) != 1
+            {
                 for bio in [came, to_send] {
                     if !bio.is_null() {
                         (library.bio_free)(bio);
                     }
                 }
                 (library.free)(ssl);
+                drop(Box::from_raw(key));
                 return Err(failed(library));
             }
             (library.set_bio)(ssl, came, to_send);
@@ -265,7 +269,7 @@ impl SslConnection {
                 ssl,
                 came,
                 to_send,
-                _key: key,
+                key,
             })
         }
     }
@@ -276,7 +280,13 @@ impl SslConnection {
     /// It failed, in OpenSSL's words.
     pub(super) fn shake_hands(&mut self) -> Result<SslStep, String> {
         // SAFETY: it is a connection.
-        self.step(|it| unsafe { (it.library.do_handshake)(it.ssl) })
+        let step = self.step(|it| unsafe { (it.library.do_handshake)(it.ssl) })?;
+        // SAFETY: as above. A key that was taken counts as an earlier session.
+        let is_by_key = || unsafe { (self.library.session_reused)(self.ssl) } == 1;
+        match step {
+            SslStep::Done(_) if !is_by_key() => Err("it took no key".to_owned()),
+            step => Ok(step),
+        }
     }
 
     /// Decrypts of what came.
@@ -350,7 +360,10 @@ fn length_of(bytes: &[u8]) -> c_int {
 
 impl Drop for SslConnection {
     fn drop(&mut self) {
-        // SAFETY: nothing else has it. Its memory goes with it.
-        unsafe { (self.library.free)(self.ssl) };
+        // SAFETY: nothing else has it. Its memory goes with it; the key was made by a box.
+        unsafe {
+            (self.library.free)(self.ssl);
+            drop(Box::from_raw(self.key));
+        }
     }
 }

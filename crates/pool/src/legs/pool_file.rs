@@ -9,11 +9,12 @@
 //! leg nbd://127.0.0.1:10809/forebay
 //! leg nbds://c:10809/forebay?tls-certificates=/etc/forebay/legs
 //! leg /mnt/ssd/forebay.leg
+//! least 00000000000000065537            only with a leg on a disk: 20 digits, written in place
 //! insecure yes                          only with --insecure
 //! ```
 
 use super::{address::LegAddress, mask::LEGS_MAX};
-use std::{fmt, fs::File, io, path::Path};
+use std::{fmt, fs::File, io, os::unix::fs::FileExt, path::Path};
 use uuid::Uuid;
 
 /// With what it begins.
@@ -33,7 +34,14 @@ pub(crate) struct LegsFile {
     pub(crate) copies: usize,
     pub(crate) insecure: bool,
     pub(crate) legs: Vec<LegAddress>,
+    /// Of a pool with a leg on a disk, the generation below which no record counts: a disk that was
+    /// left out keeps what it had, however often the power fails.
+    pub(crate) least: Option<u64>,
 }
+
+/// With what the line of it begins.
+const LEAST: &str = "\nleast ";
+const DIGITS: usize = 20;
 
 impl LegsFile {
     /// Of a pool that is made.
@@ -51,12 +59,14 @@ impl LegsFile {
             .map(|leg| LegAddress::parse(leg))
             .collect::<Result<_, _>>()?;
         let copies = copies.unwrap_or(legs.len());
+        let least = legs.iter().any(LegAddress::is_disk).then_some(0);
         Self {
             identity: Uuid::new_v4(),
             bytes,
             copies,
             insecure,
             legs,
+            least,
         }
         .checked()
     }
@@ -96,6 +106,11 @@ impl LegsFile {
         };
         if (1..count).any(is_named_before) {
             return Err("one leg is named twice: two copies in one place are one".to_owned());
+        }
+        if self.legs.iter().any(LegAddress::is_disk) != self.least.is_some() {
+            return Err(
+                "it has to have a line \"least N\" if a leg is on a disk, and only then".to_owned(),
+            );
         }
         if self.legs.iter().all(LegAddress::is_disk) {
             return Err(
@@ -147,7 +162,7 @@ impl LegsFile {
             ));
         }
         let (mut identity, mut bytes, mut copies) = (None, None, None);
-        let (mut insecure, mut legs) = (false, Vec::new());
+        let (mut insecure, mut legs, mut least) = (false, Vec::new(), None);
         for (word, value) in lines {
             match (word, value.trim()) {
                 ("identity", value) => identity = Uuid::parse_str(value).ok(),
@@ -155,6 +170,7 @@ impl LegsFile {
                 ("copies", value) => copies = value.parse().ok(),
                 ("leg", value) => legs.push(LegAddress::parse(value)?),
                 ("insecure", "yes") => insecure = true,
+                ("least", value) => least = value.parse().ok(),
                 ("", "") => {}
                 (word, _) => return Err(format!("it has a line {word:?} that is not known")),
             }
@@ -167,8 +183,27 @@ impl LegsFile {
             copies,
             insecure,
             legs,
+            least,
         }
         .checked()
+    }
+
+    /// Notes in the pool's file that no record below this generation counts any more.
+    ///
+    /// # Errors
+    /// It cannot be read or written, or has no line for that.
+    pub(crate) fn note_least(file: &File, generation: u64) -> io::Result<()> {
+        let mut text = vec![0; BYTES_MAX];
+        let length = file.read_at(&mut text, 0)?;
+        let text = String::from_utf8_lossy(&text[..length]);
+        let at = text.find(LEAST).map(|at| at + LEAST.len());
+        let at = at.filter(|at| text[*at..].find('\n') == Some(DIGITS));
+        let at = at.ok_or_else(|| {
+            io::Error::other("the pool's file has no line for its least generation")
+        })?;
+        // One block of the disk has all of it.
+        file.write_all_at(format!("{generation:0DIGITS$}").as_bytes(), at as u64)?;
+        file.sync_data()
     }
 }
 
@@ -182,9 +217,12 @@ impl fmt::Display for LegsFile {
         self.legs
             .iter()
             .try_for_each(|leg| writeln!(f, "leg {leg}"))?;
-        match self.insecure {
-            true => writeln!(f, "insecure yes"),
-            false => Ok(()),
+        if self.insecure {
+            writeln!(f, "insecure yes")?;
+        }
+        match self.least {
+            Some(least) => writeln!(f, "least {least:0DIGITS$}"),
+            None => Ok(()),
         }
     }
 }
@@ -225,6 +263,23 @@ mod tests {
         }
         assert!(LegsFile::new(&[], 1 << 20, None, false).is_err());
         assert!(LegsFile::new(&legs, 1 << 20, Some(0), false).is_err());
+    }
+
+    #[test]
+    fn the_least_generation_is_written_in_place() {
+        let legs = ["nbd://127.0.0.1:1/a", "/mnt/leg"].map(str::to_owned);
+        let made = LegsFile::new(&legs, 1 << 20, None, true).unwrap();
+        assert_eq!(made.least, Some(0));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), made.to_string()).unwrap();
+        for generation in [65_537, u64::MAX, 7] {
+            LegsFile::note_least(file.as_file(), generation).unwrap();
+            let read = LegsFile::read(file.as_file()).unwrap().unwrap().unwrap();
+            assert_eq!(read.least, Some(generation));
+            assert_eq!(read.legs, made.legs);
+        }
+        std::fs::write(file.path(), made.to_string().replace("least", "last")).unwrap();
+        assert!(LegsFile::note_least(file.as_file(), 1).is_err());
     }
 
     /// As a process gets the file of a pool on a disk from the supervisor. On tmpfs nothing has to

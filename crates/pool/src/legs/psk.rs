@@ -23,13 +23,13 @@ const AT_ONCE: usize = 16 << 10;
 pub(super) fn read(key: &LegKey) -> io::Result<PresharedKey> {
     let LegKey { file, name } = key;
     let at_file = |why: String| io::Error::other(format!("the key {file}: {why}"));
-    let about = fs::metadata(file).map_err(|e| at_file(e.to_string()))?;
+    let about = fs::metadata(file).map_err(|e| at_file(denied_or(&e)))?;
     if !about.is_file() || about.len() > FILE_MAX {
         return Err(at_file(
             "it is no file of keys: a line NAME:KEY for each, as psktool makes it".to_owned(),
         ));
     }
-    let text = fs::read_to_string(file).map_err(|e| at_file(e.to_string()))?;
+    let text = fs::read_to_string(file).map_err(|e| at_file(denied_or(&e)))?;
     let mut lines = text.lines().filter_map(|line| line.split_once(':'));
     let Some((_, digits)) = lines.find(|(found, _)| found == name) else {
         return Err(at_file(format!(
@@ -49,10 +49,21 @@ pub(super) fn read(key: &LegKey) -> io::Result<PresharedKey> {
     }
 }
 
+fn denied_or(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            format!("{error}: the pool's owner has to be able to read it")
+        }
+        _ => error.to_string(),
+    }
+}
+
 fn from_hex(digits: &str) -> Option<Vec<u8>> {
     let pairs = digits.as_bytes().chunks(2);
     let byte = |pair: &[u8]| {
         let pair = std::str::from_utf8(pair).ok().filter(|it| it.len() == 2)?;
+        // A sign is none.
+        let pair = (pair.bytes().all(|it| it.is_ascii_hexdigit())).then_some(pair)?;
         u8::from_str_radix(pair, 16).ok()
     };
     pairs.map(byte).collect()
@@ -72,7 +83,7 @@ impl<S: Read + Write> PskStream<'_, S> {
             let step = self.connection.shake_hands();
             // Also what says why it failed.
             self.send()?;
-            match step.map_err(|e| nonsense(&e))? {
+            match step.map_err(io::Error::other)? {
                 SslStep::Done(_) => return Ok(()),
                 SslStep::NeedsMore => self.receive()?,
                 SslStep::Ended => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -131,7 +142,7 @@ mod tests {
     fn a_key_is_read_as_psktool_writes_it() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("keys");
-        fs::write(&path, "bob:0001\nalice:A0ff\nodd:abc\nempty:\n").unwrap();
+        fs::write(&path, "bob:0001\nalice:A0ff\nodd:abc\nsign:+f\nempty:\n").unwrap();
         let of = |name: &str| {
             read(&LegKey {
                 file: path.to_str().unwrap().to_owned(),
@@ -142,6 +153,7 @@ mod tests {
         for (name, why) in [
             ("carol", "psktool"),
             ("odd", "hexadecimal"),
+            ("sign", "hexadecimal"),
             ("empty", "1 to 256"),
         ] {
             let refused = of(name).map(drop).unwrap_err().to_string();

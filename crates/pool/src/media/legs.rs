@@ -122,6 +122,7 @@ impl LegsMedia {
         let memory_file = File::from(memory_fd);
         let shared = SharedParts::map(&memory_file, bytes).map_err(sharing)?;
         let is_over = Arc::new(AtomicBool::new(false));
+        group.note_in(&file).map_err(sharing)?;
         Ok(Self::new(
             path,
             file,

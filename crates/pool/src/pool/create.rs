@@ -140,10 +140,11 @@ impl PoolOptions {
     fn make_disk_legs(&self, legs: &LegsFile, made: &mut Vec<PathBuf>) -> Result<(), PoolError> {
         let bytes = legs.bytes + LEG_DATA;
         for path in legs.disks() {
+            check_place(path)?;
             let device = fs::metadata(path).ok();
             let device = device.filter(|it| it.file_type().is_block_device());
             if let Some(device) = device {
-                on_a_disk(path, BackingStore::of_device(device.rdev()))?;
+                on_a_known_disk(path, BackingStore::of_device(device.rdev()))?;
                 device::open_empty(path, bytes, self.force)?;
                 continue;
             }
@@ -151,7 +152,7 @@ impl PoolOptions {
             made.push(path.to_owned());
             let file = fs::File::open(path);
             let file = file.map_err(|e| PoolError::io(path, "opening the leg", e))?;
-            on_a_disk(path, BackingStore::of(file.as_fd()))?;
+            on_a_known_disk(path, BackingStore::of(file.as_fd()))?;
         }
         Ok(())
     }
@@ -292,6 +293,39 @@ fn describe_existing(path: &Path) -> String {
             },
         ),
     }
+}
+
+/// Refuses as a leg also what is no disk of this machine, as far as can be seen: a network's file
+/// system may do a killed process's write later.
+fn on_a_known_disk(path: &Path, ground: BackingStore) -> Result<(), PoolError> {
+    if ground.is_unknown() {
+        let what = "which disk of this machine it is on is not known".to_owned();
+        return Err(PoolError::new(path, PoolErrorKind::BadLegs { what }));
+    }
+    on_a_disk(path, ground)
+}
+
+/// Refuses a place in which another user could put something else in the place of what root makes
+/// there.
+fn check_place(path: &Path) -> Result<(), PoolError> {
+    let looking = |e| PoolError::io(path, "looking at", e);
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    for place in path.ancestors().skip(1) {
+        let found = fs::metadata(place).map_err(looking)?;
+        // In a sticky directory nobody moves what is another user's; but what is made there may be
+        // made by anybody before.
+        let is_sticky = found.mode() & 0o1000 != 0 && Some(place) != path.parent();
+        if found.uid() != 0 || found.mode() & 0o022 != 0 && !is_sticky {
+            let what = format!(
+                "others than root may change the directory {}: put the leg into another one, or make the pool as that user",
+                place.display()
+            );
+            return Err(PoolError::new(path, PoolErrorKind::BadLegs { what }));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses memory, also below a loop device, a volume, or an array.

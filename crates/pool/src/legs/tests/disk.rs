@@ -112,6 +112,89 @@ fn a_disk_that_fails_is_out_until_it_is_complete_again() {
     assert_eq!(found.records().count(), 3);
 }
 
+/// A disk keeps what it has when the power of all machines fails, also what is old.
+///
+/// Promise (pool): A leg on a disk that was left out is believed by no recovery, whatever else is
+/// lost.
+#[test]
+fn a_disk_that_was_left_out_is_never_believed() {
+    let place = DiskAndServer::new();
+    let pool = create_on(&place.pool(), place.urls()).unwrap();
+    let owner = Uuid::new_v4();
+    let lane = pool.claim_shared(owner, &ClaimOptions::new()).unwrap();
+    let member = join(&place.pool(), &pool, &lane);
+    assert!(log(&member, "on both"));
+    let old = fs::read(place.leg()).unwrap();
+    let leg = File::options().write(true).open(place.leg()).unwrap();
+    leg.set_len(0).unwrap();
+    until("word of the leg", || member.is_degraded());
+    assert!(log(&member, "on one"));
+    drop((member, lane));
+    drop(pool);
+    // The disk is there again, as it was; the other machine has lost its memory.
+    fs::write(place.leg(), old).unwrap();
+    place.server.stop(true);
+    place.server.go_on();
+    for given_up in [vec![], vec![place.server.url()]] {
+        let opened = PoolOptions::new()
+            .lost_legs(given_up.clone())
+            .open(place.pool());
+        let said = opened.map(drop).unwrap_err().to_string();
+        let why = if given_up.is_empty() {
+            "--lost-leg"
+        } else {
+            "left out"
+        };
+        assert!(said.contains(why), "{said}");
+    }
+}
+
+/// A name such as /dev/vdb may lead to another disk after the next boot.
+///
+/// Promise (pool): A disk that holds something else is not brought up to date, also where its
+/// beginning is empty.
+#[test]
+fn a_disk_that_holds_something_else_stays_out() {
+    let place = DiskAndServer::new();
+    drop(create_on(&place.pool(), place.urls()).unwrap());
+    // As of btrfs, whose first 64 KiB are empty.
+    let mut foreign = vec![0; LEG_BYTES];
+    foreign[(64 << 10) + 64..][..8].copy_from_slice(b"_BHRfS_M");
+    fs::write(place.leg(), &foreign).unwrap();
+    let given_up = vec![place.leg()];
+    let opened = PoolOptions::new().lost_legs(given_up).open(place.pool());
+    let pool = opened.unwrap();
+    let _lane = pool.claim(Uuid::new_v4(), &ClaimOptions::new()).unwrap();
+    until("word of what it holds", || {
+        pool.describe().contains("btrfs")
+    });
+    assert_eq!(fs::read(place.leg()).unwrap(), foreign);
+    // Emptied by who knows, it is.
+    fs::write(place.leg(), vec![0; LEG_BYTES]).unwrap();
+    until("a complete leg", || pool.degradation().is_none());
+}
+
+/// Promise (pool): Copies that are all on this machine are too few, however many they are.
+#[test]
+fn copies_on_this_machine_alone_are_too_few() {
+    let place = DiskAndServer::new();
+    let options = PoolOptions::new().size(BYTES as u64).segment_size(64 << 10);
+    let made = options.lanes(4).legs(place.urls()).copies(Some(1));
+    let pool = made.create(place.pool()).unwrap();
+    let owner = Uuid::new_v4();
+    let lane = pool.claim_shared(owner, &ClaimOptions::new()).unwrap();
+    let member = join(&place.pool(), &pool, &lane);
+    assert!(log(&member, "on both") && !member.is_degraded());
+    place.server.stop(true);
+    assert!(log(&member, "on the disk") && member.is_degraded());
+    place.server.go_on();
+    until("a copy elsewhere", || pool.degradation().is_none());
+    // Without the disk one copy elsewhere is as many as were wanted.
+    fs::write(place.leg(), []).unwrap();
+    until("the disk's loss", || pool.describe().contains("OUT"));
+    assert!(log(&member, "elsewhere") && !member.is_degraded());
+}
+
 /// A hung disk's write may come when another process writes already: the lock says that it is not
 /// over.
 #[test]
