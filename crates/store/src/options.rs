@@ -109,6 +109,16 @@ impl Default for StoreOptions {
 impl StoreOptions {
     /// A store in front of which two segments of a pool stand, made if there is none, that collects
     /// its garbage.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use forebay_store::{Durability, StoreOptions};
+    /// let options = StoreOptions::new().durability(Durability::Fsync);
+    /// let store = options.open(dir.path(), None)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -132,6 +142,16 @@ impl StoreOptions {
     }
 
     /// When a put is durable. Default: [`Durability::DOUBLE`], which needs a pool.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use forebay_store::{Durability, StoreOptions};
+    /// let options = StoreOptions::new().durability(Durability::Fsync);
+    /// let store = options.open(dir.path(), None)?; // without a pool
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub const fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
@@ -143,6 +163,19 @@ impl StoreOptions {
     /// store can hold; writes beyond are refused ([`StoreError::Full`]). With [`gc`](Self::gc) the
     /// space of dead records is used again. Large values and the index's tables lie in the
     /// directory as ever. A store may be opened in turn with and without. Default: no.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use forebay_pool::PoolOptions;
+    /// use forebay_store::{Durability, StoreOptions};
+    /// let pool = PoolOptions::new().emulated(true).create(dir.path().join("pool"))?;
+    /// let options = StoreOptions::new().durability(Durability::Buffered(4)).resident(true);
+    /// let store = options.open(dir.path().join("data"), &pool)?;
+    /// assert!(store.is_resident());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub const fn resident(mut self, resident: bool) -> Self {
         self.resident = resident;
@@ -165,6 +198,18 @@ impl StoreOptions {
     /// A store that is dropped is [closed](crate::Store::close), as well as that goes. Without
     /// this, dropping it is what a crash is: quick, and the next opening recovers what was
     /// acknowledged, with the same pool. Default: yes.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use forebay_store::{Durability, StoreOptions};
+    /// let options = StoreOptions::new().durability(Durability::Fsync);
+    /// let store = options.close_on_drop(false).open(dir.path(), None)?;
+    /// store.put("boat", "blue")?;
+    /// drop(store); // as a crash leaves it
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub const fn close_on_drop(mut self, close: bool) -> Self {
         self.close_on_drop = close;
@@ -172,6 +217,16 @@ impl StoreOptions {
     }
 
     /// Make the store if the directory holds none. Default: yes.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use forebay_store::{Durability, StoreOptions};
+    /// let options = StoreOptions::new().durability(Durability::Fsync);
+    /// assert!(options.create_if_missing(false).open(dir.path(), None).is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub const fn create_if_missing(mut self, create: bool) -> Self {
         self.create = create;
@@ -180,6 +235,17 @@ impl StoreOptions {
 
     /// Bytes of a log segment where no pool fixes it ([`Durability::Fsync`],
     /// [`Durability::NoSync`]), 64 KiB to 64 MiB. Default: 8 MiB.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use forebay_store::{Durability, StoreOptions};
+    /// let options = StoreOptions::new().durability(Durability::Fsync);
+    /// let store = options.segment_size(1 << 20).open(dir.path(), None)?;
+    /// assert!(store.batch().put("key", &[7; 600_000]).is_ok()); // in a file of its own
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub const fn segment_size(mut self, bytes: u64) -> Self {
         self.segment_bytes = bytes;
@@ -189,6 +255,16 @@ impl StoreOptions {
     /// Bytes at which a value-log file is full, 1 MiB to 1 GiB. Files are smaller than this (a 32nd
     /// of the log, but not below 16 MiB) as long as the log is small, so that it may be given back
     /// in small parts. Default: 512 MiB.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use forebay_store::{Durability, StoreOptions};
+    /// let options = StoreOptions::new().durability(Durability::Fsync);
+    /// let store = options.file_size(64 << 20).open(dir.path(), None)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub const fn file_size(mut self, bytes: u64) -> Self {
         self.file_bytes = bytes;
@@ -197,6 +273,18 @@ impl StoreOptions {
 
     /// Bytes of memory of one memtable chunk, 64 KiB or more. Up to
     /// [`CHUNKS_MAX`](Self::CHUNKS_MAX) exist at a time. Default: 64 MiB.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use forebay_store::{Durability, StoreOptions};
+    /// let options = StoreOptions::new().durability(Durability::Fsync);
+    /// let options = options.memtable_size(8 << 20).cache_size(16 << 20);
+    /// let store = options.open(dir.path(), None)?;
+    /// assert_eq!(store.stats().memory_bytes_max, (6 * 8 + 16) << 20);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub const fn memtable_size(mut self, bytes: usize) -> Self {
         self.memtable_bytes = bytes;
@@ -205,6 +293,16 @@ impl StoreOptions {
 
     /// Log bytes that one chunk covers at most, 64 KiB or more: what a restart has to read again is
     /// bounded by this times the number of chunks. Default: 512 MiB.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use forebay_store::{Durability, StoreOptions};
+    /// let options = StoreOptions::new().durability(Durability::Fsync);
+    /// let store = options.chunk_log_size(64 << 20).open(dir.path(), None)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub const fn chunk_log_size(mut self, bytes: u64) -> Self {
         self.chunk_log_bytes = bytes;
@@ -214,6 +312,16 @@ impl StoreOptions {
     /// Bytes of memory of the cache, which holds blocks of the index and values that were read more
     /// than once, with what it needs for each. Filters and indexes of the tables are beside it:
     /// some 1.4 bytes for each short key, 256 MiB at most. Default: 128 MiB.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use forebay_store::{Durability, StoreOptions};
+    /// let options = StoreOptions::new().durability(Durability::Fsync);
+    /// let store = options.cache_size(1 << 30).open(dir.path(), None)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub const fn cache_size(mut self, bytes: u64) -> Self {
         self.cache_bytes = bytes;
@@ -226,6 +334,16 @@ impl StoreOptions {
     /// 1 TB, with as many again for a moment while all are merged. Files that are being written are
     /// open beyond that. Default: half of what the process may open (`RLIMIT_NOFILE`, the soft
     /// limit), 8,192 at most.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use forebay_store::{Durability, StoreOptions};
+    /// let options = StoreOptions::new().durability(Durability::Fsync);
+    /// let store = options.open_files(100).open(dir.path(), None)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub const fn open_files(mut self, files: usize) -> Self {
         self.open_files = Some(files);
@@ -233,6 +351,17 @@ impl StoreOptions {
     }
 
     /// Collect garbage in the background. Default: yes.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use forebay_store::{Durability, StoreOptions};
+    /// let options = StoreOptions::new().durability(Durability::Fsync);
+    /// let store = options.gc(false).open(dir.path(), None)?;
+    /// store.gc()?; // when it suits
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub const fn gc(mut self, gc: bool) -> Self {
         self.gc = gc;
@@ -242,6 +371,16 @@ impl StoreOptions {
     /// Bytes of value-log files over live bytes that garbage collection keeps to, 1.1 to 10;
     /// however little is live, four files of garbage are allowed for. Writers are slowed to the
     /// pace of collection when they outrun it. Default: 1.5.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use forebay_store::{Durability, StoreOptions};
+    /// let options = StoreOptions::new().durability(Durability::Fsync);
+    /// let store = options.space_amplification_max(1.2).open(dir.path(), None)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub const fn space_amplification_max(mut self, factor: f64) -> Self {
         self.space_amplification_max = factor;
@@ -251,6 +390,19 @@ impl StoreOptions {
     /// Open although parts of the store contradict each other or acknowledged records are
     /// unreadable, and give those up. The refusal without this says what would be given up,
     /// [`Stats::given_up`](crate::Stats::given_up) what was. Default: no.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use forebay_store::{Durability, StoreOptions};
+    /// let options = StoreOptions::new().durability(Durability::Fsync);
+    /// let store = options.salvage(true).open(dir.path(), None)?;
+    /// for what in store.given_up() {
+    ///     eprintln!("lost: {what}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub const fn salvage(mut self, salvage: bool) -> Self {
         self.salvage = salvage;

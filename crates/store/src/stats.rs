@@ -126,6 +126,17 @@ pub struct WriterWaits {
 
 impl WriterWaits {
     /// Each with its name.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// for (reason, waits) in store.stats().waits.named() {
+    ///     println!("{reason}: {} times", waits.times);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn named(&self) -> [(&'static str, WaitStats); 5] {
         [

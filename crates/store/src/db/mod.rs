@@ -299,6 +299,17 @@ impl Store {
     }
 
     /// What this opening gave up, with [`StoreOptions::salvage`], in words.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// for what in store.given_up() {
+    ///     eprintln!("lost: {what}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn given_up(&self) -> Vec<String> {
         match self.shared.check_process() {

@@ -26,6 +26,12 @@ pub struct ScanRange {
 
 impl ScanRange {
     /// The keys between two bounds: a range of keys, or a pair of [`Bound`]s.
+    ///
+    /// ```
+    /// use forebay_store::ScanRange;
+    /// let letters = ScanRange::new("a"..="z");
+    /// let beyond = ScanRange::new("boat"..);
+    /// ```
     #[must_use]
     pub fn new<K: AsRef<[u8]>>(keys: impl RangeBounds<K>) -> Self {
         let owned = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
@@ -38,12 +44,28 @@ impl ScanRange {
     }
 
     /// All keys.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// for pair in store.scan(forebay_store::ScanRange::all())? {
+    ///     let (key, value) = pair?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn all() -> Self {
         Self::new::<&[u8]>(..)
     }
 
     /// The keys that start with `prefix`.
+    ///
+    /// ```
+    /// use forebay_store::ScanRange;
+    /// assert_eq!(ScanRange::prefix("boat/"), ScanRange::new("boat/".."boat0"));
+    /// ```
     #[must_use]
     pub fn prefix(prefix: impl AsRef<[u8]>) -> Self {
         let prefix = prefix.as_ref();
@@ -60,6 +82,19 @@ impl ScanRange {
     }
 
     /// From the last key to the first.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// use forebay_store::ScanRange;
+    /// store.put("a", "1")?;
+    /// store.put("b", "2")?;
+    /// let last = store.scan(ScanRange::all().reversed())?.next();
+    /// assert_eq!(last.transpose()?.map(|(key, _)| key), Some(b"b".to_vec()));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn reversed(self) -> Self {
         Self {
@@ -69,6 +104,17 @@ impl ScanRange {
     }
 
     /// Values are not read: they are given empty.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// use forebay_store::ScanRange;
+    /// store.put("a", "1")?;
+    /// assert_eq!(store.scan(ScanRange::all().keys_only())?.count(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn keys_only(self) -> Self {
         Self {

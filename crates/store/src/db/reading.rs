@@ -111,6 +111,21 @@ impl ReadOnlyStore {
     ///
     /// # Errors
     /// As [`StoreOptions::open_read_only`]; [`StoreError::Replaced`] if another store is there now.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use forebay_store::{Durability, StoreOptions};
+    /// let options = StoreOptions::new().durability(Durability::Fsync);
+    /// let store = options.open(dir.path(), None)?;
+    /// store.put("boat", "blue")?;
+    /// let reader = options.open_read_only(dir.path(), None)?;
+    /// store.put("boat", "red")?;
+    /// reader.refresh()?;
+    /// assert_eq!(reader.get("boat")?.as_deref(), Some(&b"red"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn refresh(&self) -> Result<(), StoreError> {
         let _one_at_a_time = self.looking.lock();
         let one = Some(self.core.load().uuid);
@@ -124,6 +139,19 @@ impl ReadOnlyStore {
     /// # Errors
     /// As [`Store::get`](super::Store::get), and [`StoreError::Outdated`]: refresh then, and read
     /// again.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use forebay_store::{Durability, StoreOptions};
+    /// let options = StoreOptions::new().durability(Durability::Fsync);
+    /// let store = options.open(dir.path(), None)?;
+    /// store.put("boat", "blue")?;
+    /// let reader = options.open_read_only(dir.path(), None)?;
+    /// assert_eq!(reader.get("boat")?.as_deref(), Some(&b"blue"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn get(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<Option<Value>, StoreError> {
         let mut room = KeyRoom::new();
         (self.core.load()).get(KeyspaceId::DEFAULT.stored(key.as_ref(), &mut room))
@@ -133,6 +161,19 @@ impl ReadOnlyStore {
     ///
     /// # Errors
     /// As [`Store::contains_key`](super::Store::contains_key).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use forebay_store::{Durability, StoreOptions};
+    /// let options = StoreOptions::new().durability(Durability::Fsync);
+    /// let store = options.open(dir.path(), None)?;
+    /// store.put("boat", "blue")?;
+    /// let reader = options.open_read_only(dir.path(), None)?;
+    /// assert!(reader.contains_key("boat")?);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn contains_key(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<bool, StoreError> {
         let mut room = KeyRoom::new();
         (self.core.load()).contains_key(KeyspaceId::DEFAULT.stored(key.as_ref(), &mut room))
@@ -163,6 +204,22 @@ impl ReadOnlyStore {
     ///
     /// # Errors
     /// [`StoreError::TooManySnapshots`].
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use forebay_store::{Durability, StoreOptions};
+    /// let options = StoreOptions::new().durability(Durability::Fsync);
+    /// let store = options.open(dir.path(), None)?;
+    /// store.put("boat", "blue")?;
+    /// let reader = options.open_read_only(dir.path(), None)?;
+    /// let before = reader.snapshot()?;
+    /// store.delete("boat")?;
+    /// reader.refresh()?;
+    /// assert!(before.contains_key("boat")? && !reader.contains_key("boat")?);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn snapshot(&self) -> Result<Snapshot, StoreError> {
         Snapshot::new(&self.core.load_full())
     }
@@ -192,6 +249,19 @@ impl ReadOnlyStore {
     ///
     /// # Errors
     /// As [`scan`](Self::scan).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use forebay_store::{Durability, StoreOptions};
+    /// let options = StoreOptions::new().durability(Durability::Fsync);
+    /// let store = options.open(dir.path(), None)?;
+    /// store.put("boat", "blue")?;
+    /// let reader = options.open_read_only(dir.path(), None)?;
+    /// assert_eq!(reader.range("a".."c")?.count(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn range<K: AsRef<[u8]>>(&self, keys: impl RangeBounds<K>) -> Result<Scan, StoreError> {
         self.scan(ScanRange::new(keys))
     }
@@ -200,12 +270,38 @@ impl ReadOnlyStore {
     ///
     /// # Errors
     /// As [`scan`](Self::scan).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use forebay_store::{Durability, StoreOptions};
+    /// let options = StoreOptions::new().durability(Durability::Fsync);
+    /// let store = options.open(dir.path(), None)?;
+    /// store.put("boat", "blue")?;
+    /// let reader = options.open_read_only(dir.path(), None)?;
+    /// assert_eq!(reader.prefix("bo")?.count(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Scan, StoreError> {
         self.scan(ScanRange::prefix(prefix))
     }
 
     /// Sizes and counts as of its look. What only the owner's process knows is zero: its writes and
     /// their waits, and what its collector did.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use forebay_store::{Durability, StoreOptions};
+    /// let options = StoreOptions::new().durability(Durability::Fsync);
+    /// let store = options.open(dir.path(), None)?;
+    /// store.put("boat", "blue")?;
+    /// let reader = options.open_read_only(dir.path(), None)?;
+    /// println!("{} bytes of value log", reader.stats().value_log_bytes);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.core.load().stats()

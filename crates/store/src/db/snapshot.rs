@@ -381,6 +381,18 @@ impl Snapshot {
     ///
     /// # Errors
     /// I/O errors and damage.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// store.put("boat", "blue")?;
+    /// let before = store.snapshot()?;
+    /// store.put("boat", "red")?;
+    /// assert_eq!(before.get("boat")?.as_deref(), Some(&b"blue"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn get(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<Option<Value>, StoreError> {
         let (id, mut room) = (self.keyspace_id()?, KeyRoom::new());
         let key = id.stored(key.as_ref(), &mut room);
@@ -392,6 +404,19 @@ impl Snapshot {
     ///
     /// # Errors
     /// I/O errors and damage of the index.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// store.put("boat", "blue")?;
+    /// let before = store.snapshot()?;
+    /// store.put("boat", "red")?;
+    /// store.delete("boat")?;
+    /// assert!(before.contains_key("boat")?);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn contains_key(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<bool, StoreError> {
         let (id, mut room) = (self.keyspace_id()?, KeyRoom::new());
         let key = id.stored(key.as_ref(), &mut room);

@@ -82,6 +82,17 @@ impl Value {
     }
 
     /// The value's bytes alone.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// store.put("boat", "blue")?;
+    /// let bytes: Option<Vec<u8>> = store.get("boat")?.map(|value| value.into_vec());
+    /// assert_eq!(bytes, Some(b"blue".to_vec()));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
         match self.bytes {

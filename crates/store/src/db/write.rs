@@ -70,6 +70,11 @@ pub struct Batch {
 
 impl Batch {
     /// No operations, for any store.
+    ///
+    /// ```
+    /// use forebay_store::Batch;
+    /// assert!(Batch::new().is_empty());
+    /// ```
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -81,6 +86,17 @@ impl Batch {
     /// [`StoreError::BadKey`], [`StoreError::ValueTooLarge`], and in a batch of [`Store::batch`]
     /// [`StoreError::BatchTooLarge`]. It was not added then; the others are in the batch, which may
     /// be written.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// let mut batch = store.batch();
+    /// batch.put("boat", "blue")?;
+    /// store.write(&batch)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn put(
         &mut self,
         key: &(impl AsRef<[u8]> + ?Sized),
@@ -95,6 +111,18 @@ impl Batch {
     ///
     /// # Errors
     /// As [`put`](Self::put).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// let mut batch = store.batch();
+    /// batch.put("ark", "brown")?;
+    /// batch.delete("boat")?;
+    /// store.write(&batch)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn delete(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), StoreError> {
         self.add(KeyspaceId::DEFAULT, key.as_ref(), None)
     }
@@ -232,24 +260,71 @@ impl Batch {
     }
 
     /// Number of operations.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// let mut batch = store.batch();
+    /// batch.delete("boat")?;
+    /// assert_eq!(batch.len(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn len(&self) -> usize {
         self.ops.len() + self.ranges.len()
     }
 
     /// True without operations.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// assert!(store.batch().is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Bytes of keys and values.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// let mut batch = store.batch();
+    /// batch.put("boat", "blue")?;
+    /// assert_eq!(batch.bytes(), 8);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Removes all operations; keeps the memory.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// let mut batch = store.batch();
+    /// for number in 0..1000u32 {
+    ///     batch.put(&number.to_be_bytes(), "value")?;
+    ///     if batch.len() == 100 {
+    ///         store.write(&batch)?;
+    ///         batch.clear();
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn clear(&mut self) {
         self.ops.clear();
         self.ranges.clear();

@@ -379,6 +379,15 @@ impl StoreCore {
 impl Store {
     /// True if the value log stays in the pool
     /// ([`StoreOptions::resident`](crate::StoreOptions::resident)).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// assert!(!store.is_resident()); // its log is in files
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn is_resident(&self) -> bool {
         matches!(self.shared.tail, LogTail::Resident(_))

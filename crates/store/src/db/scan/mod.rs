@@ -128,6 +128,20 @@ impl Snapshot {
     ///
     /// # Errors
     /// I/O errors and damage.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// store.put("boat", "blue")?;
+    /// let before = store.snapshot()?;
+    /// store.put("boat", "red")?;
+    /// use forebay_store::ScanRange;
+    /// let pair = before.scan(ScanRange::all())?.next().transpose()?;
+    /// assert!(pair.is_some_and(|(_, colour)| colour == b"blue"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn scan(&self, range: ScanRange) -> Result<Scan, StoreError> {
         self.shared().check_process()?;
         Scan::new(self.clone(), range)
@@ -137,6 +151,18 @@ impl Snapshot {
     ///
     /// # Errors
     /// I/O errors and damage.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// store.put("boat", "blue")?;
+    /// let before = store.snapshot()?;
+    /// store.put("boat", "red")?;
+    /// assert_eq!(before.range("a".."c")?.count(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn range<K: AsRef<[u8]>>(&self, keys: impl RangeBounds<K>) -> Result<Scan, StoreError> {
         self.scan(ScanRange::new(keys))
     }
@@ -145,6 +171,18 @@ impl Snapshot {
     ///
     /// # Errors
     /// I/O errors and damage.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// store.put("boat", "blue")?;
+    /// let before = store.snapshot()?;
+    /// store.put("boat", "red")?;
+    /// assert_eq!(before.prefix("bo")?.count(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Scan, StoreError> {
         self.scan(ScanRange::prefix(prefix))
     }

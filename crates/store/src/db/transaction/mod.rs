@@ -178,6 +178,17 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// As [`Store::get`].
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// let mut tx = store.begin()?;
+    /// tx.put("boat", "blue")?;
+    /// assert_eq!(tx.get("boat")?.as_deref(), Some(&b"blue"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn get(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<Option<Value>, StoreError> {
         let mut room = KeyRoom::new();
         self.get_stored(KeyspaceId::DEFAULT.stored(key.as_ref(), &mut room))
@@ -230,6 +241,18 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// As [`Store::contains_key`].
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// store.transaction(|tx| match tx.contains_key("lock")? {
+    ///     true => Ok(false),
+    ///     false => tx.put("lock", "mine").map(|()| true),
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn contains_key(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<bool, StoreError> {
         let mut room = KeyRoom::new();
         self.contains_stored(KeyspaceId::DEFAULT.stored(key.as_ref(), &mut room))
@@ -351,6 +374,15 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// As [`scan`](Self::scan).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// let count = store.transaction(|tx| Ok(tx.range("a".."c")?.count()))?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn range<K: AsRef<[u8]>>(
         &self,
         keys: impl RangeBounds<K>,
@@ -362,6 +394,18 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// As [`scan`](Self::scan).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// store.transaction(|tx| {
+    ///     let count = tx.prefix("boat/")?.count();
+    ///     tx.put("boats", &count.to_string())
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<TransactionScan<'_>, StoreError> {
         self.scan(ScanRange::prefix(prefix))
     }
@@ -371,6 +415,16 @@ impl Transaction<'_> {
     /// # Errors
     /// [`StoreError::BadKey`], [`StoreError::ValueTooLarge`], and [`StoreError::BatchTooLarge`] if
     /// the transaction would not fit into half a segment. Its other writes stay.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// store.transaction(|tx| tx.put("boat", "blue"))?;
+    /// assert!(store.contains_key("boat")?);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn put(
         &mut self,
         key: &(impl AsRef<[u8]> + ?Sized),
@@ -412,6 +466,17 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// As [`put`](Self::put).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// store.put("boat", "blue")?;
+    /// store.transaction(|tx| tx.delete("boat"))?;
+    /// assert!(!store.contains_key("boat")?);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn delete(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), StoreError> {
         self.add(KeyspaceId::DEFAULT, key.as_ref(), None)
     }
@@ -506,6 +571,19 @@ impl Transaction<'_> {
     }
 
     /// Forgets what it was to write.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// let mut tx = store.begin()?;
+    /// tx.put("boat", "blue")?;
+    /// tx.clear();
+    /// tx.commit()?;
+    /// assert!(!store.contains_key("boat")?);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn clear(&mut self) {
         self.writes.clear();
         self.ranges.clear();
@@ -527,6 +605,21 @@ impl Transaction<'_> {
     ///
     /// Nothing was done then, but as after a [`Store::put`] it may appear after a restart if the
     /// log could not be written or committed.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// use forebay_store::StoreError;
+    /// store.put("boat", "blue")?;
+    /// let mut tx = store.begin()?;
+    /// let colour = tx.get("boat")?;
+    /// store.put("boat", "red")?;
+    /// tx.put("colour", &colour.unwrap_or_default())?;
+    /// assert!(matches!(tx.commit(), Err(StoreError::Conflict { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn commit(self) -> Result<(), StoreError> {
         let shared = &self.store.shared;
         shared.check_process()?;
