@@ -129,6 +129,22 @@ pub enum StoreError {
         /// Where in it, and what was found.
         what: String,
     },
+    /// A value has no form in JSON.
+    #[error(
+        "the value has no form in JSON ({source}); nothing was written. A map's keys must be strings or numbers there; or put bytes that another codec makes"
+    )]
+    ToJson {
+        /// Why.
+        source: serde_json::Error,
+    },
+    /// A value is no JSON, or that of another type.
+    #[error(
+        "the value is no JSON of the type that was asked for ({source}); get gives its bytes as they are. A field that came later needs a default"
+    )]
+    FromJson {
+        /// What was found, and where.
+        source: serde_json::Error,
+    },
     /// A value was compressed by what this program has not got.
     #[error("{} has a value that was compressed with {algorithm}, which this program was built without: nothing is damaged. Build it with the cargo feature {algorithm} of forebay-store", path.display())]
     NotBuiltIn {

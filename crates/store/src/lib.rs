@@ -77,6 +77,12 @@
 //! # }
 //! ```
 //!
+//! | cargo feature | has |
+//! |---|---|
+//! | `lz4` (default) | [`Compression::Lz4`] |
+//! | `zstd` | [`Compression::Zstd`]; needs a C compiler |
+//! | `serde` | values of Rust types, as JSON: `Store::put_json`, `Store::get_json`, `to_json` |
+//!
 //! Other processes [read](StoreOptions::open_read_only) a store that one has open.
 //!
 //! Keys and values are appended to a log; an index leads from each key to its newest record. The
@@ -108,6 +114,8 @@ pub mod fuzzed;
 #[doc(hidden)]
 pub mod index;
 mod index_error;
+#[cfg(feature = "serde")]
+mod json;
 mod keyspace;
 mod large_values;
 mod limits;
@@ -128,6 +136,8 @@ pub use db::{
 pub use error::StoreError;
 pub use index::IndexStats;
 pub use index_error::{IndexCause, IndexError};
+#[cfg(feature = "serde")]
+pub use json::to_json;
 pub use keyspace::{KeyspaceInfo, KeyspaceOptions};
 pub use limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use options::{Durability, StoreOptions};
