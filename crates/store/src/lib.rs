@@ -82,6 +82,7 @@
 //! | `lz4` (default) | [`Compression::Lz4`] |
 //! | `zstd` | [`Compression::Zstd`]; needs a C compiler |
 //! | `serde` | values of Rust types, as JSON: `Store::put_json`, `Store::get_json`, `to_json` |
+//! | `bytes` | `bytes::Bytes` from a [`Value`], without a copy |
 //!
 //! Other processes [read](StoreOptions::open_read_only) a store that one has open.
 //!

@@ -162,7 +162,7 @@ impl ScanRange {
 
     /// True if the key is one of them.
     pub(super) fn contains(&self, key: &[u8]) -> bool {
-        self.bounds().contains(key)
+        RangeBounds::<[u8]>::contains(&self.bounds(), key)
     }
 
     pub(super) fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {

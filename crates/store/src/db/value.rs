@@ -134,3 +134,52 @@ impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for Value {
         **self == *other.as_ref()
     }
 }
+
+/// The value's bytes, without a copy of them: the memory is shared.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = tempfile::tempdir()?;
+/// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+/// # store.put("boat", "blue")?;
+/// if let Some(value) = store.get("boat")? {
+///     let colour = bytes::Bytes::from(value);
+///     let answer = colour.clone(); // for a response, for another task
+///     assert_eq!(answer, "blue");
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[cfg(feature = "bytes")]
+impl From<Value> for bytes::Bytes {
+    fn from(value: Value) -> Self {
+        match value.bytes {
+            Bytes::Read(bytes, range) => Self::from(bytes).slice(range),
+            Bytes::Kept(slice) => Self::from_owner(slice),
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "bytes")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_becomes_shared_bytes_without_a_copy() {
+        let at = ValuePlace {
+            range: 8..13,
+            expiry: None,
+        };
+        let read = Value::read(b"key and value".to_vec(), at);
+        let kept = Value::kept(Slice::from(
+            &b"a value that is too long to lie within it"[..],
+        ));
+        for value in [read, kept, Value::from_vec(b"value".to_vec())] {
+            let (place, copy) = (value.as_ptr(), value.to_vec());
+            let bytes = bytes::Bytes::from(value);
+            assert_eq!((bytes.as_ptr(), &bytes[..]), (place, &copy[..]));
+        }
+        assert!(bytes::Bytes::from(Value::default()).is_empty());
+    }
+}

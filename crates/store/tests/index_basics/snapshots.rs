@@ -73,7 +73,7 @@ fn a_range_is_bounded_on_both_sides_from_both_ends() {
         for hi in &key {
             for lo in [Included(&lo[..]), Excluded(&lo[..]), Unbounded] {
                 for hi in [Included(&hi[..]), Excluded(&hi[..]), Unbounded] {
-                    let inside = |k: &[u8]| std::ops::RangeBounds::contains(&(lo, hi), k);
+                    let inside = |k: &[u8]| std::ops::RangeBounds::<[u8]>::contains(&(lo, hi), k);
                     let expected: Vec<_> = live(&model)
                         .into_iter()
                         .filter(|(k, _)| inside(k))
