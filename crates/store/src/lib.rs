@@ -77,6 +77,10 @@
 //! # }
 //! ```
 //!
+//! Every call may wait: for a disk, for another thread that holds a key, for the collector. In an
+//! asynchronous program it goes to a thread that may be kept waiting, with tokio by
+//! `spawn_blocking`; the example `in_async` shows it. A scan goes there as a whole.
+//!
 //! | cargo feature | has |
 //! |---|---|
 //! | `lz4` (default) | [`Compression::Lz4`] |

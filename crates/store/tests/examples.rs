@@ -47,6 +47,11 @@ fn group_commit_finds_what_was_committed_and_nothing_else() {
 }
 
 #[test]
+fn in_async_finds_what_its_tasks_put() {
+    says("in_async", &["50 boats were put by as many tasks"]);
+}
+
+#[test]
 fn the_readme_shows_an_example_as_it_is() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     // Beside the crate where it is published, and two directories up in the repository.
