@@ -44,8 +44,9 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::TooManyRanges`] if there were more than 10,000 ranges with it that do not
-    /// touch and are not merged away yet. [`StoreError::BatchTooLarge`] if the two keys at its ends
-    /// do not fit into half a segment; as [`put`](Self::put).
+    /// touch and are not merged away yet, or more than 1 MiB of their keys.
+    /// [`StoreError::BatchTooLarge`] if the two keys at its ends do not fit into half a segment; as
+    /// [`put`](Self::put).
     ///
     /// ```
     /// use forebay_store::ScanRange;
