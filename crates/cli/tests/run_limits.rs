@@ -83,8 +83,9 @@ fn a_run_that_cannot_make_its_own_files_is_refused_with_why() {
 #[test]
 fn a_run_below_small_limits_absorbs_some_files() {
     let sandbox = sandbox();
-    // 10 MiB is less than the page has for all files that a run can have; so is an eighth of 300.
-    for limit in ["-f 10240", "-v 307200", "-n 1024"] {
+    // Less than the page takes for all files that a run can have, or than is left for that beside
+    // the rest of forebay.
+    for limit in ["-f 10240", "-v 614400", "-n 1024"] {
         let ran = forebay(&sandbox, "disk", &format!("ulimit {limit};"), "", "").ok();
         assert!(
             !ran.stderr.contains("stays plain"),

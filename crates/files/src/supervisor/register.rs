@@ -43,6 +43,10 @@ const WAIT: Duration = Duration::from_secs(10);
 /// Time between two looks at a file that another process has registered.
 const AGAIN: Duration = Duration::from_millis(1);
 
+/// How long a run that has no number left is not asked for one again.
+const FULL_FOR: Duration = Duration::from_secs(1);
+
+const TOO_MANY: &str = "this run absorbs as many files as it can already (forebay's limit of open files: ulimit -Hn, LimitNOFILE=)";
 const OPENED_MEANWHILE: &str = "a process that is not of this run opened it meanwhile";
 
 /// The number and generation of a file that is to be registered.
@@ -191,6 +195,9 @@ impl RunState {
     /// go of gets another one than it had, by which a recovery tells its records from released ones
     /// that come back.
     fn free_number(&self, shared: &SupervisorState, next: usize) -> Option<usize> {
+        if self.is_full() {
+            return None;
+        }
         let free = || {
             let files = self.files.lock();
             (files.next_free(next), files.free())
@@ -219,6 +226,9 @@ impl RunState {
     /// # Errors
     /// There is none that is closed, or what the lane has cannot be synced.
     fn free_closed(&self, shared: &SupervisorState) -> Result<(), Refusal> {
+        if self.is_full() {
+            return Err(TOO_MANY.into());
+        }
         let is_closed = |known: &Arc<AbsorbedFile>| {
             known
                 .file
@@ -237,8 +247,19 @@ impl RunState {
         }
         match flushed && self.files.lock().free() > 0 {
             true => Ok(()),
-            false => Err("this run absorbs too many files already".into()),
+            false => {
+                *self.found_full.lock() = Some(MonotonicTime::now());
+                Err(TOO_MANY.into())
+            }
         }
+    }
+
+    /// True if all numbers are files', and all of these were open a moment ago: to ask that of each
+    /// takes a while, and a program may go on opening others.
+    fn is_full(&self) -> bool {
+        let found = *self.found_full.lock();
+        let is_recent = found.is_some_and(|found| found.elapsed() < FULL_FOR);
+        is_recent && self.files.lock().free() == 0
     }
 
     /// Makes the number this file's, and the file the run's, for all to see: its generation. A
@@ -291,7 +312,7 @@ impl RunState {
             .publish(number, candidate.pid, candidate.key(), candidate.born)
         {
             self.vacate(number, generation);
-            return Err("this run absorbs too many files already".into());
+            return Err(TOO_MANY.into());
         }
         Ok(generation)
     }
@@ -338,7 +359,7 @@ impl RunState {
         let done = work();
         match done {
             Err(Errno::MFILE | Errno::NFILE | Errno::NOSPC | Errno::NOMEM) => {
-                self.reclaim(shared, |_| true);
+                self.reclaim_some(shared);
                 work()
             }
             _ => done,

@@ -96,6 +96,8 @@ pub(super) struct RunState {
     pub(super) files: Mutex<KnownFiles>,
     /// Where the next look for closed files begins, of which only some are looked at each time.
     pub(super) looked_to: AtomicUsize,
+    /// When all numbers were last found to be files' that are open.
+    pub(super) found_full: Mutex<Option<MonotonicTime>>,
     /// By number: the generation of the page, which any member may write over. Changed with `files`
     /// locked.
     pub(super) generations: Vec<AtomicU32>,
@@ -139,7 +141,7 @@ const OPEN_OF_MEMBER: usize = 2;
 /// And others.
 const OTHERS_OPEN: usize = 256;
 /// The part of a process's addresses (`ulimit -v`) that the shared page may take.
-const SHARE_OF_ADDRESSES: u64 = 8;
+const SHARE_OF_ADDRESSES: u64 = 16;
 
 /// From now on this process may have as many files open as it is let: it has one for each that is
 /// absorbed. What it started before has its own limit.
@@ -163,6 +165,14 @@ fn places_max() -> usize {
     (places / PART * PART).max(PART)
 }
 
+/// A shared page with so many places, or with fewer, where there are no addresses for it.
+fn new_page(places: usize) -> Result<(SharedPage, OwnedFd), Errno> {
+    match SharedPage::new("forebay", places) {
+        Err(Errno::NOMEM) if places > PART => new_page((places / 2 / PART * PART).max(PART)),
+        made => made,
+    }
+}
+
 impl RunState {
     /// Claims a lane of the supervisor's pool.
     ///
@@ -183,9 +193,9 @@ impl RunState {
             .open_file(shared.pool.path(), own)
             .map_err(|e| e.to_string())?;
         open_many();
-        let places = places_max();
         let (page, page_fd) =
-            SharedPage::new("forebay", places).map_err(|e| format!("a page to share: {e}"))?;
+            new_page(places_max()).map_err(|e| format!("a page to share: {e}"))?;
+        let places = page.files.len();
         let [head, ..] = SharedPageLayout::parts_of(0..0);
         sys::reserve_memory(&page_fd, head)
             .map_err(|e| format!("memory for a page to share: {e}"))?;
@@ -216,6 +226,7 @@ impl RunState {
             marked: LaneMark::new(whose),
             files: Mutex::default(),
             looked_to: AtomicUsize::new(0),
+            found_full: Mutex::default(),
             generations: (0..places).map(|_| AtomicU32::new(0)).collect(),
             errors: (0..places).map(|_| AtomicI32::new(0)).collect(),
             retired: Mutex::default(),
