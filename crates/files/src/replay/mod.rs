@@ -160,6 +160,7 @@ fn whose(lane: &LaneStatus) -> &str {
 /// # Errors
 /// As [`recover`]; that the lane is in use, if a member lives.
 pub(crate) fn take_over(pool: &Pool, owner: Uuid) -> Result<LaneReport, FilesError> {
+    let _many = sys::ManyOpenFiles::begin();
     if rights::to(pool)? != user() {
         return Err(FilesError::Config(format!(
             "{} is another user's",

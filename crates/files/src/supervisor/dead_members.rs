@@ -27,6 +27,7 @@ impl RunState {
         self.page.free_openings(|lock| lock.is_held_by(member));
         // It may have been about to name one of them.
         self.places()
+            .filter(|(_, file)| file.first_sync.is_being_named())
             .for_each(|(_, file)| file.first_sync.end_naming());
         for (number, file) in self.places() {
             if !file.lock.is_held_by(member) {

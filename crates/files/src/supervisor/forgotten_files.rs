@@ -150,7 +150,8 @@ impl RunState {
                 let is_open = |open: &Arc<File>| sys::alone(open.as_fd()) != Ok(true);
                 file.stamp().state == FileState::Absorbed
                     && file.end.load(Relaxed) <= head
-                    && file.first_sync.due() != DueSync::Now
+                    // Who asked for one that was done meanwhile leaves that it is due.
+                    && (file.is_logged() || file.first_sync.due() != DueSync::Now)
                     && !file.first_sync.is_under_way()
                     && !known.file.as_ref().is_some_and(is_open)
             };

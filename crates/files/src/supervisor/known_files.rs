@@ -21,7 +21,12 @@ pub(super) struct KnownFiles {
     devices: BTreeMap<u64, usize>,
     /// Directories that some of them have open.
     directories: HashMap<FileKey, Weak<File>>,
+    /// With so many of them, those that no file has any more are looked for.
+    directories_max: usize,
 }
+
+/// Directories that are kept without a look.
+const DIRECTORIES: usize = 1024;
 
 impl KnownFiles {
     /// Numbers below this one are files', or were.
@@ -107,9 +112,10 @@ impl KnownFiles {
         if let Some(held) = self.directories.get(&key).and_then(Weak::upgrade) {
             return held;
         }
-        // Those that no file has any more are of no use.
-        if self.directories.len() >= 2 * self.devices.len().max(512) {
+        if self.directories.len() >= self.directories_max.max(DIRECTORIES) {
             self.directories.retain(|_, held| held.strong_count() > 0);
+            // However many are in use, a look comes after as many more.
+            self.directories_max = 2 * self.directories.len();
         }
         self.directories.insert(key, Arc::downgrade(&opened));
         opened
@@ -188,5 +194,11 @@ mod tests {
             files.directory((8, ino + 10), open());
         }
         assert!(files.directories.len() <= 1024);
+        // Of those in use all are kept, and not looked at for each one more.
+        let held: Vec<_> = (0..5000)
+            .map(|ino| files.directory((9, ino), open()))
+            .collect();
+        assert!(files.directories.len() >= held.len());
+        assert!(files.directories_max > files.directories.len());
     }
 }

@@ -99,6 +99,28 @@ fn a_file_let_go_of_is_unwatched_before_its_number_is_free() {
     end(supervisor, member);
 }
 
+/// Of two that wait for a first sync one may ask when it is over.
+#[test]
+fn a_first_sync_asked_for_too_late_keeps_no_closed_file() {
+    let home = tempfile::tempdir().unwrap();
+    let (supervisor, member) = supervisor_with_a_run(home.path());
+    let shared = &supervisor.shared;
+    let run = shared.running().unwrap();
+    let (open, number) = register(shared, &run, &home.path().join("a.log"));
+    let file = &run.page.files[number];
+    assert!(file.first_sync.start());
+    file.first_sync.end(true);
+    run.page.ask_first_sync(number, DueSync::Now);
+    drop(open);
+    let begun = Instant::now();
+    while file.stamp().state != FileState::Free {
+        assert!(begun.elapsed() < LIMIT, "it is not let go of");
+        run.reclaim(shared, |_| true);
+        thread::sleep(Duration::from_millis(1));
+    }
+    end(supervisor, member);
+}
+
 /// Promise: as `a_file_that_was_absorbed_again_gets_only_the_newer_records`.
 #[test]
 fn a_file_that_is_absorbed_again_gets_another_number() {
