@@ -104,7 +104,7 @@ test-long: ## Run the rest: the laboratory at toy size, pools on a disk, power c
 failpoints: ## Build forebay and libforebay.so as tests have them: they obey FOREBAY_TEST_BOOT_ID and the like; in target/failpoints/
 	$(BUILD_FAILPOINTS)
 
-powercut: ## Cut the power of machines: N=20 cycles, WORKLOAD=store|redis|valkey|rocksdb|sqlite|mariadb|postgres|etcd|nats|mariadb-flash|sqlite-processes|all, MACHINE=emulated|namespace, SEED=..., CONTROLS=..., POOL=fsdax|devdax|memory|disk|disk-file|mirror|legs, FILE_SYSTEM=ext4|xfs, ACCEL=kvm|tcg, RESULTS=FILE, REPORT=FILE, KEEP=DIR
+powercut: ## Cut the power of machines: N=20 cycles, WORKLOAD=store|redis|valkey|rocksdb|sqlite|mariadb|postgres|etcd|nats|mariadb-flash|sqlite-processes|all, MACHINE=emulated|namespace, SEED=..., CONTROLS=..., POOL=fsdax|devdax|memory|disk|disk-file|mirror|legs|leg-disk, FILE_SYSTEM=ext4|xfs, ACCEL=kvm|tcg, RESULTS=FILE, REPORT=FILE, KEEP=DIR
 	@scripts/setup.sh powercut
 	cargo build $(LOCKED) $(LAB_PROGRAMS)
 	$(BUILD_FAILPOINTS)

@@ -160,7 +160,7 @@ class Trials:
                     epoch.check_servers()
                 done += 1
                 self.acknowledged += noted
-                played = {"program": program.name, "scene": scene, "end": end, "here": epoch.here.name, "tls": bool(epoch.certificates)}
+                played = {"program": program.name, "scene": scene, "end": end, "here": epoch.here.name, "tls": epoch.tls.query.split("=")[0] if epoch.tls else "none"}
                 self._note(f"round {first + done}", began, fault, **played, acknowledged=noted)
             if not fault:
                 began = time.monotonic()

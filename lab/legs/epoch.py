@@ -20,6 +20,7 @@ from suites import processes
 from suites.place import with_failpoints
 
 from . import certificates
+from .certificates import LegTls
 from .databases import POSTGRES, REDIS, as_user, make_postgres, user_of
 from .network import Leg, Machine, Network
 from .volume import Volume
@@ -97,8 +98,7 @@ class LegsEpoch:
             raise
 
     def _make(self, copies: int) -> None:
-        has_tls = self.rng.random() < self.tls_share
-        self.certificates = certificates.make(self.home / "certificates") if has_tls else None
+        self.tls = self.make_tls() if self.rng.random() < self.tls_share else None
         self.legs = [self.leg(self.network.machines[name]) for name in "BC"]
         self.volume = Volume(self.home, "ext4")
         owned = [self.volume.mounted / "lab", self.volume.mounted / "lab" / "data", self.home / "beside"]
@@ -115,12 +115,17 @@ class LegsEpoch:
         self.create_pool(copies)
         self.volume.write_back()
 
+    def make_tls(self) -> LegTls:
+        """Of each kind in turn."""
+        at = self.home / "tls"
+        return certificates.by_key(at, self.rng) if self.rng.random() < 0.5 else certificates.by_certificates(at)
+
     def leg(self, machine: Machine) -> Leg:
-        return Leg(machine, self.leg_size, self.certificates)
+        return Leg(machine, self.leg_size, self.tls)
 
     def create_pool(self, copies: int) -> None:
         words = ["pool", "create", str(self.pool), "--size", self.pool_size, "--segment-size", "512KiB", "--copies", str(copies)]
-        words += [] if self.certificates else ["--insecure"]
+        words += [] if self.tls else ["--insecure"]
         for leg in self.legs:
             words += ["--leg", leg.url]
         status, said = self.forebay(*words)

@@ -13,7 +13,7 @@ import uuid
 from suites import processes
 from suites.cuts.disk import run
 
-from .certificates import NAME
+from .certificates import LegTls
 
 NETWORK = "10.77.0"
 SPACES = "/run/netns"
@@ -173,14 +173,13 @@ def reap() -> None:
 
 
 class Leg:
-    """A machine whose memory is a leg: a server of nbdkit in it. With certificates all that it hears and says has TLS."""
+    """A machine whose memory is a leg: a server of nbdkit in it. With `tls` all that it hears and says is encrypted."""
 
-    def __init__(self, machine: Machine, size: str, certificates: pathlib.Path | None = None):
+    def __init__(self, machine: Machine, size: str, tls: LegTls | None = None):
         self.machine, self.size = machine, size
         self.url, self.options = f"nbd://{machine.address}:{PORT}/forebay", []
-        if certificates:
-            self.url = f"nbds://{machine.address}:{PORT}/forebay?tls-certificates={certificates / 'client'}&tls-hostname={NAME}"
-            self.options = ["--tls=require", "--tls-verify-peer", "--tls-certificates", str(certificates / "leg-b")]
+        if tls:
+            self.url, self.options = f"nbds://{tls.user}{machine.address}:{PORT}/forebay?{tls.query}", tls.options
         self.is_lost = False
         self.start()
 

@@ -22,6 +22,8 @@ from lab.programs.session import Failure
 from suites.place import forebay
 from suites import processes
 
+from . import certificates
+from .certificates import LegTls
 from .databases import NOBODY, POSTGRES, REDIS, SQLITE, as_user, postgres_program
 from .epoch import LegsEpoch, OnMachine
 from .network import PORT, Leg, Machine, Network, connects, wait_for
@@ -46,9 +48,9 @@ def lab_program() -> str:
 class RelayedLeg(Leg):
     """A leg behind a relay, whose answers take longer."""
 
-    def __init__(self, network: Network, machine: Machine, size: str, certificates: pathlib.Path | None):
+    def __init__(self, network: Network, machine: Machine, size: str, tls: LegTls | None):
         self.delay_us = network.relayed_us
-        super().__init__(machine, size, certificates)
+        super().__init__(machine, size, tls)
 
     def listens_at(self) -> int:
         return PORT + (BEHIND if self.delay_us else 0)
@@ -79,8 +81,11 @@ class Measured(LegsEpoch):
         super().__init__(*args, **words)
         self.env = {}
 
+    def make_tls(self) -> LegTls:
+        return certificates.by_certificates(self.home / "tls")
+
     def leg(self, machine: Machine) -> Leg:
-        return RelayedLeg(self.network, machine, self.leg_size, self.certificates)
+        return RelayedLeg(self.network, machine, self.leg_size, self.tls)
 
     def ask(self, *argv: str) -> str:
         """What a program on the database's machine prints."""

@@ -89,7 +89,7 @@ impl<'a> Chain<'a> {
     fn aim(&mut self, number: u64, first: u64) -> Aim {
         let commits: &[Moment] = match self.pool {
             _ if self.workload.broken.is_some() => &[],
-            PoolOn::Legs => cut_moments::LEGS,
+            PoolOn::Legs | PoolOn::LegDisk => cut_moments::LEGS,
             pool if pool.is_disk() => cut_moments::COMMIT,
             _ => &[],
         };

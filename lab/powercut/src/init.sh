@@ -12,7 +12,7 @@ done
 
 # The NVDIMM's namespace is raw at first, where DAX is refused.
 namespace() {
-    case $pool in disk* | memory | mirror | legs) return ;; esac
+    case $pool in disk* | memory | mirror | leg*) return ;; esac
     if [ "$pool" = devdax ]; then
         ndctl create-namespace -f -e namespace0.0 -m devdax > /dev/null
     else
@@ -53,6 +53,12 @@ attach() {
     mirror) mirror ;;
     # The legs say what they have, and this file where they are.
     legs) POOL=/data/legs.pool ;;
+    leg-disk)
+        POOL=/data/legs.pool
+        # The other one has lost its memory with the power. A failpoint is for the run behind this.
+        [ "$action" = format ] || forebay recover --pool "$POOL" --lost-leg nbd://10.0.2.101:10809/forebay ||
+            echo "LAB failed: forebay recover"
+        ;;
     disk-file)
         mount -t ext4 /dev/vdb /mnt/pmem || echo "LAB failed: the pool's disk"
         POOL=/mnt/pmem/pool
@@ -87,6 +93,7 @@ format)
         /lab/mdadm --stop /dev/md0 >> /run/md 2>&1 || echo "LAB failed: $(cat /run/md)"
         ;;
     legs) kind="--insecure --leg nbd://10.0.2.101:10809/forebay --leg nbd://10.0.2.102:10809/forebay" ;;
+    leg-disk) kind="--insecure --leg nbd://10.0.2.101:10809/forebay --leg /dev/vdb" ;;
     memory) kind=--emulated ;;
     disk-file)
         kind=--disk
@@ -101,7 +108,7 @@ format)
     forebay pool status "$POOL"
     umount /data
     [ -z "$flash" ] || umount /mnt/flash
-    case $pool in devdax | disk | memory | mirror | legs) ;; *) umount /mnt/pmem ;; esac
+    case $pool in devdax | disk | memory | mirror | leg*) ;; *) umount /mnt/pmem ;; esac
     echo "LAB done"
     poweroff -f
     ;;

@@ -50,6 +50,8 @@ pub enum PoolOn {
     Mirror,
     /// Two exports of NBD servers outside of an emulated machine.
     Legs,
+    /// One such export, which loses its memory at each cut, and a second disk of the machine.
+    LegDisk,
     /// A file in memory that outlives the machine, which takes it for persistent memory: of a
     /// machine in namespaces.
     Memory,
@@ -65,7 +67,17 @@ impl PoolOn {
             Self::DiskFile => "disk-file",
             Self::Mirror => "mirror",
             Self::Legs => "legs",
+            Self::LegDisk => "leg-disk",
             Self::Memory => "memory",
+        }
+    }
+
+    /// Exports outside of the machine that it is on.
+    pub fn legs(self) -> usize {
+        match self {
+            Self::Legs => 2,
+            Self::LegDisk => 1,
+            _ => 0,
         }
     }
 
@@ -73,14 +85,14 @@ impl PoolOn {
     pub fn is_disk(self) -> bool {
         matches!(
             self,
-            Self::Disk | Self::DiskFile | Self::Mirror | Self::Legs
+            Self::Disk | Self::DiskFile | Self::Mirror | Self::Legs | Self::LegDisk
         )
     }
 
     /// Disks of the machine's that it is on.
     pub fn disks(self) -> usize {
         match self {
-            Self::Disk | Self::DiskFile => 1,
+            Self::Disk | Self::DiskFile | Self::LegDisk => 1,
             Self::Mirror => 2,
             Self::Fsdax | Self::Devdax | Self::Memory | Self::Legs => 0,
         }
@@ -262,7 +274,7 @@ impl Lab {
         // Memory survives only as far as the lab has it so.
         let words = match pool {
             PoolOn::Memory => "survives a process crash",
-            PoolOn::Legs => "survives the loss of this machine",
+            PoolOn::Legs | PoolOn::LegDisk => "survives the loss of this machine",
             _ => "survives a power cut",
         };
         let survives = machine.wait(PATIENCE, |console| {

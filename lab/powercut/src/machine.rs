@@ -40,7 +40,7 @@ const DISK: u64 = 512 << 20;
 /// Bytes of the disk that a pool is on.
 const POOL_DISK: u64 = 64 << 20;
 /// Bytes of a leg of the pool.
-const LEG: u64 = 25 << 20;
+const LEG_BYTES: u64 = 25 << 20;
 /// Bytes of the disk that a flash cache is on.
 const FLASH_DISK: u64 = 64 << 20;
 
@@ -66,15 +66,14 @@ impl Images {
         pool: PoolOn,
         flash: bool,
     ) -> Result<Self, Failure> {
-        let legs = if pool == PoolOn::Legs { 2 } else { 0 };
-        let images = Self::in_dir(dir, pool.disks(), legs, flash);
+        let images = Self::in_dir(dir, pool.disks(), pool.legs(), flash);
         let mut all = vec![(&images.disk, DISK)];
         match kind {
             MachineKind::Emulated => all.push((&images.nvdimm, NVDIMM)),
             MachineKind::Namespace => fs::create_dir(&images.nvdimm)?,
         }
         all.extend(images.pool.iter().map(|path| (path, POOL_DISK)));
-        all.extend(images.legs.iter().map(|path| (path, LEG)));
+        all.extend(images.legs.iter().map(|path| (path, LEG_BYTES)));
         all.extend(images.flash.iter().map(|path| (path, FLASH_DISK)));
         for (path, bytes) in all {
             File::create(path).and_then(|file| file.set_len(bytes))?;
@@ -101,6 +100,17 @@ impl Images {
         std::iter::once(&self.disk)
             .chain(&self.pool)
             .chain(&self.flash)
+    }
+
+    /// The memory of the legs is lost, if the pool has one elsewhere besides.
+    fn forget_legs(&self) -> Result<(), Failure> {
+        if self.pool.is_empty() {
+            return Ok(());
+        }
+        for leg in &self.legs {
+            File::create(leg).and_then(|file| file.set_len(LEG_BYTES))?;
+        }
+        Ok(())
     }
 
     fn all(&self) -> impl Iterator<Item = &PathBuf> {

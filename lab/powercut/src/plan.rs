@@ -118,15 +118,15 @@ fn place_in_memory(workload: &Workload, wanted: Option<PoolOn>, chain: u64) -> P
 
 /// A machine has that kind of pool.
 fn check_pool(options: &Options) -> Result<(), Failure> {
-    use PoolOn::{Devdax, Fsdax, Legs, Memory, Mirror};
+    use PoolOn::{Devdax, Fsdax, LegDisk, Legs, Memory, Mirror};
     match (options.machine, options.pool) {
         (MachineKind::Emulated, Some(Memory)) => {
             Err("an emulated machine has an NVDIMM: --pool fsdax or devdax".into())
         }
-        (_, Some(Legs)) if options.workload.iter().any(|name| name == "store") => {
+        (_, Some(Legs | LegDisk)) if options.workload.iter().any(|name| name == "store") => {
             Err("a store takes no pool with legs: name other workloads".into())
         }
-        (MachineKind::Namespace, Some(Fsdax | Devdax | Mirror | Legs)) => Err(
+        (MachineKind::Namespace, Some(Fsdax | Devdax | Mirror | Legs | LegDisk)) => Err(
             "a machine in namespaces has no NVDIMM, mirror or legs: --pool memory, disk or disk-file"
                 .into(),
         ),

@@ -48,6 +48,7 @@ impl EmulatedMachine {
             let device = format!("virtio-blk-pci,drive=disk{number},write-cache=on");
             devices.extend(["-blockdev".into(), disk, "-device".into(), device]);
         }
+        images.forget_legs()?;
         let legs = images.legs.iter().map(|image| LegServer::start(image));
         let legs = legs.collect::<Result<Vec<_>, _>>()?;
         let forwards: Vec<String> = (LEGS.iter().zip(&legs))
