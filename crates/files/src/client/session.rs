@@ -188,15 +188,18 @@ fn of_pool(error: &PoolError) -> String {
     with_remedy(what, sys::errno_of(source))
 }
 
+/// Why a process can be no member that does not see what the run shares.
+const NOT_MAPPED: &str = "the memory in which the run counts changes, and says what it absorbs, cannot be mapped: this process sees another /dev/shm than forebay, \
+                          and another network namespace, from which the supervisor cannot be asked (a sandbox, a container): let it share one of them; or its memory is limited: \
+                          raise that limit (ulimit -v)";
+
 impl MemberSession {
     fn begin(address: &SupervisorAddress) -> Result<Self, String> {
-        let is_mapped = |config: &ClientConfig| config.order.is_some() && config.table.is_some();
-        if !CONFIG.get().is_some_and(is_mapped) {
-            return Err(
-                "the memory in which the run counts changes, and says what it absorbs, cannot be mapped: this process sees another /dev/shm than forebay, and another network namespace, from which the supervisor cannot be asked (a sandbox, a container): let it share one of them; or its memory is limited: raise that limit (ulimit -v)"
-                    .to_owned(),
-            );
-        }
+        let is_mapped = |has: fn(&ClientConfig) -> bool| match CONFIG.get().is_some_and(has) {
+            true => Ok(()),
+            false => Err(NOT_MAPPED.to_owned()),
+        };
+        is_mapped(|config| config.order.is_some())?;
         let lost = |errno: Errno| with_remedy("the supervisor does not answer", errno);
         let (socket, answer, fds) = address.ask_welcome().map_err(lost)?;
         let SupervisorAnswer::Welcome { pool, member, boot } = answer else {
@@ -205,6 +208,8 @@ impl MemberSession {
                 other => format!("the supervisor answers {other:?}"),
             });
         };
+        // Of another version there is none either, and that has been said.
+        is_mapped(|config| config.table.is_some())?;
         let mut fds = fds.into_iter();
         let (Some(pool_fd), Some(lane), Some(page)) = (fds.next(), fds.next(), fds.next()) else {
             return Err("the supervisor sent no pool".to_owned());

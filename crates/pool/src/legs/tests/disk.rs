@@ -166,7 +166,7 @@ fn a_disk_that_holds_something_else_stays_out() {
     let pool = opened.unwrap();
     let _lane = pool.claim(Uuid::new_v4(), &ClaimOptions::new()).unwrap();
     until("word of what it holds", || {
-        pool.describe().contains("btrfs")
+        pool.describe().contains("Btrfs")
     });
     assert_eq!(fs::read(place.leg()).unwrap(), foreign);
     // Emptied by who knows, it is.
