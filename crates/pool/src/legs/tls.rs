@@ -28,7 +28,7 @@ impl<S: Read + Write> ByteStream for S {}
 
 /// What begins a session.
 pub(super) enum TlsStart {
-    Certificates(CertificatesStart),
+    Certificates(Box<CertificatesStart>),
     Key {
         connection: SslConnection,
         /// The file and the name of it.
@@ -43,7 +43,10 @@ impl TlsStart {
     /// They cannot be used.
     pub(super) fn read(tls: &LegTls) -> io::Result<Self> {
         match tls {
-            LegTls::Certificates(tls) => CertificatesStart::read(tls).map(Self::Certificates),
+            LegTls::Certificates(tls) => {
+                let start = CertificatesStart::read(tls)?;
+                Ok(Self::Certificates(Box::new(start)))
+            }
             LegTls::Key(key) => Ok(Self::Key {
                 connection: SslConnection::begin(psk::read(key)?).map_err(io::Error::other)?,
                 key: key.clone(),
