@@ -87,6 +87,7 @@ fn recover_own(
     learned: &LearnedPlaces,
 ) -> Result<Vec<LaneReport>, FilesError> {
     let mut reports = Vec::new();
+    pool.leave_lost_legs()?;
     for lane in pool.lanes() {
         if is_files(&lane.label) {
             reports.extend(recover_lane(pool, &lane, options, learned)?);

@@ -137,6 +137,20 @@ impl Pool {
         self.core.media.lost_legs()
     }
 
+    /// Has the legs that were given up be none of the pool's any more, also where no lane is
+    /// claimed: the next opening asks for them no longer.
+    ///
+    /// # Errors
+    /// Another process writes the pool; its legs cannot be written to.
+    #[doc(hidden)]
+    pub fn leave_lost_legs(&self) -> Result<(), PoolError> {
+        if self.lost_legs().is_empty() {
+            return Ok(());
+        }
+        (self.core.media.begin_writing())
+            .map_err(|e| PoolError::io(&self.core.path, "giving up its legs", e))
+    }
+
     /// In words, if fewer copies are kept of what is committed than there are to be.
     #[must_use]
     pub fn degradation(&self) -> Option<String> {

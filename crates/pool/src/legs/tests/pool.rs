@@ -86,6 +86,24 @@ fn what_a_member_committed_is_recovered_on_another_machine() {
     assert_eq!(recovered(&copy, owner), ["one", "two", "three"]);
 }
 
+/// Whoever says that a leg is lost says it once, also of a pool that has nothing to recover.
+#[test]
+fn a_leg_that_was_given_up_is_not_asked_for_again() {
+    let servers = [FakeServer::start(LEG_BYTES), FakeServer::start(LEG_BYTES)];
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    drop(create(&path, &servers));
+    servers[1].stop(true);
+    let refused = PoolOptions::new().open(&path).map(drop).unwrap_err();
+    assert!(refused.to_string().contains("--lost-leg"), "{refused}");
+    let given_up = PoolOptions::new()
+        .lost_legs(vec![servers[1].url()])
+        .open(&path);
+    given_up.unwrap().leave_lost_legs().unwrap();
+    let pool = PoolOptions::new().open(&path).unwrap();
+    assert!(pool.degradation().is_some(), "{}", pool.describe());
+}
+
 /// Promise (pool): A leg that fails under a member's commits costs none of them, and one without
 /// any leg fails.
 #[test]
