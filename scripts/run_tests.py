@@ -35,7 +35,6 @@ SERVERS = ("crates/cli", "crates/innodb", "lab")
 # test is among them: `make test` leaves these out. So is what is the same as another test with more
 # files.
 LONG = (
-    "crates/files: test a_hundred_thousand",
     "lab/cli: test bench",
     "lab/cli: test demo",
     "lab/cli: test paper",
