@@ -9,10 +9,10 @@ use common::{
     DURABLE_REDIS, FOREBAY, Ran, Sandbox,
     databases::{boot_anew, forebay_run, goes_on},
     disk::{Disk, patiently},
-    have, skip,
+    have, skip, stop,
 };
 use forebay_bench::{
-    processes::find_program,
+    processes::{Watched, find_program},
     redis::{
         resp::{Connection, Reply, is_ok},
         server::{Launch, Server, free_port},
@@ -255,6 +255,10 @@ impl Machine {
             let _stop = WritersEnd(&done);
             assert!(goes_on(&all), "no write was acknowledged");
             meanwhile(&all);
+            // Not in the middle of a real sync, which the shutdown of the file system may let
+            // return 0.
+            let both = [server.outer(), server.server()];
+            stop(&both.map(|it| Watched::of(it.pid()).unwrap()));
             common::disk::run("xfs_io", &["-x", "-c", "shutdown", at.to_str().unwrap()]).unwrap();
             server.outer().signal(Signal::KILL);
             server.server().signal(Signal::KILL);
