@@ -3,13 +3,13 @@
 //!
 //! ```text
 //! forebay-legs 1
+//! least 00000000000000065537            only with a leg on a disk: 20 digits, written in place
 //! identity 2f1c6a1e-…
 //! bytes 268435456
 //! copies 2
 //! leg nbd://127.0.0.1:10809/forebay
 //! leg nbds://c:10809/forebay?tls-certificates=/etc/forebay/legs
 //! leg /mnt/ssd/forebay.leg
-//! least 00000000000000065537            only with a leg on a disk: 20 digits, written in place
 //! insecure yes                          only with --insecure
 //! ```
 
@@ -201,7 +201,7 @@ impl LegsFile {
         let at = at.ok_or_else(|| {
             io::Error::other("the pool's file has no line for its least generation")
         })?;
-        // One block of the disk has all of it.
+        // It is the second line, so one sector of any disk has all of it.
         file.write_all_at(format!("{generation:0DIGITS$}").as_bytes(), at as u64)?;
         file.sync_data()
     }
@@ -209,20 +209,21 @@ impl LegsFile {
 
 impl fmt::Display for LegsFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{FIRST}{VERSION}")?;
+        if let Some(least) = self.least {
+            writeln!(f, "least {least:0DIGITS$}")?;
+        }
         writeln!(
             f,
-            "{FIRST}{VERSION}\nidentity {}\nbytes {}\ncopies {}",
+            "identity {}\nbytes {}\ncopies {}",
             self.identity, self.bytes, self.copies
         )?;
         self.legs
             .iter()
             .try_for_each(|leg| writeln!(f, "leg {leg}"))?;
-        if self.insecure {
-            writeln!(f, "insecure yes")?;
-        }
-        match self.least {
-            Some(least) => writeln!(f, "least {least:0DIGITS$}"),
-            None => Ok(()),
+        match self.insecure {
+            true => writeln!(f, "insecure yes"),
+            false => Ok(()),
         }
     }
 }
@@ -270,6 +271,12 @@ mod tests {
         let legs = ["nbd://127.0.0.1:1/a", "/mnt/leg"].map(str::to_owned);
         let made = LegsFile::new(&legs, 1 << 20, None, true).unwrap();
         assert_eq!(made.least, Some(0));
+        let written = made.to_string();
+        assert!(
+            written
+                .find(LEAST)
+                .is_some_and(|at| at + LEAST.len() + DIGITS < 512)
+        );
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), made.to_string()).unwrap();
         for generation in [65_537, u64::MAX, 7] {
