@@ -86,14 +86,17 @@ fn begin(address: &LegAddress, insecure: bool) -> io::Result<(Arc<LegLink>, Vec<
     }
     // A disk that hangs holds who asks it for as long as it does.
     let (told, heard) = mpsc::channel();
-    quiet_thread("forebay-leg", move || drop(told.send(read())))?;
+    let reading = quiet_thread("forebay-leg", move || drop(told.send(read())))?;
     let limit = failpoint::limit("leg-answer", ANSWER_LIMIT);
-    heard.recv_timeout(limit).unwrap_or_else(|_| {
+    let Ok(answer) = heard.recv_timeout(limit) else {
         let seconds = limit.as_secs_f32();
-        Err(io::Error::other(format!(
+        return Err(io::Error::other(format!(
             "the disk does not answer in {seconds} seconds"
-        )))
-    })
+        )));
+    };
+    // Who only looks at a pool has a single thread again.
+    let _ = reading.join();
+    answer
 }
 
 /// What a leg says, if it is this pool's.
