@@ -230,6 +230,17 @@ impl Machine {
         Ok((server, lost))
     }
 
+    /// Recovers, which asks for this leg, without it.
+    fn recover_without(&self, leg: &str) {
+        let pool = self.pool();
+        let pool = pool.to_str().unwrap();
+        forebay(&["recover", "--pool", pool]).fails(1, &[leg, "--lost-leg"]);
+        let mut recover = Command::new(FOREBAY);
+        recover.args(["recover", "--pool", pool, "--lost-leg", leg]);
+        recover.envs(self.launch.environment.iter().cloned());
+        Ran::of(recover.output().unwrap()).ok();
+    }
+
     /// Writes until the server is gone, or `done`.
     fn write(&mut self, done: &AtomicBool, all: &AtomicU64) {
         let Ok(mut connection) = Connection::new(self.port) else {
@@ -393,13 +404,7 @@ fn lost_with_first_leg(broken: Option<&str>) -> Option<Result<usize, String>> {
         .launch
         .environment
         .retain(|(name, _)| name != "FOREBAY_BROKEN");
-    let pool = machine.pool();
-    let pool = pool.to_str().unwrap();
-    forebay(&["recover", "--pool", pool]).fails(1, &[&urls[0], "--lost-leg"]);
-    let mut recover = Command::new(FOREBAY);
-    recover.args(["recover", "--pool", pool, "--lost-leg", &urls[0]]);
-    recover.envs(machine.launch.environment.iter().cloned());
-    Ran::of(recover.output().unwrap()).ok();
+    machine.recover_without(&urls[0]);
     // Redis refuses a file with a gap.
     Some(machine.start().map(|(_, lost)| lost.len()))
 }
@@ -443,12 +448,7 @@ fn redis_outlives_all_memory_by_a_leg_on_a_disk() {
         });
         leg.lose();
         leg.go_on();
-        let pool = pool.to_str().unwrap();
-        forebay(&["recover", "--pool", pool]).fails(1, &[&urls[0], "--lost-leg"]);
-        let mut recover = Command::new(FOREBAY);
-        recover.args(["recover", "--pool", pool, "--lost-leg", &urls[0]]);
-        recover.envs(machine.launch.environment.iter().cloned());
-        Ran::of(recover.output().unwrap()).ok();
+        machine.recover_without(&urls[0]);
     }
     let (server, lost) = machine.start().unwrap();
     assert_eq!(lost, [0; 0]);

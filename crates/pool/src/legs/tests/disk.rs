@@ -49,6 +49,14 @@ impl DiskAndServer {
     fn urls(&self) -> Vec<String> {
         vec![self.server.url(), self.leg()]
     }
+
+    /// What a lane has when this leg is given up.
+    fn recovered_without(&self, leg: &str, owner: Uuid) -> Vec<Vec<u8>> {
+        let given_up = vec![leg.to_owned()];
+        let opened = PoolOptions::new().lost_legs(given_up).open(self.pool());
+        let (_lane, found) = opened.unwrap().claim(owner, &ClaimOptions::new()).unwrap();
+        found.records().map(|it| it.payload.to_vec()).collect()
+    }
 }
 
 /// Promise (pool): With one leg on this machine's disk and one in another machine's memory, what
@@ -76,11 +84,8 @@ fn either_a_disk_or_another_machine_has_what_was_committed() {
             refused.to_string().contains(&place.urls()[lost]),
             "{refused}"
         );
-        let given_up = vec![place.urls()[lost].clone()];
-        let opened = PoolOptions::new().lost_legs(given_up).open(place.pool());
-        let (_lane, found) = opened.unwrap().claim(owner, &ClaimOptions::new()).unwrap();
-        let payloads: Vec<_> = found.records().map(|it| it.payload.to_vec()).collect();
-        assert_eq!(payloads, [b"one", b"two"], "without {}", place.urls()[lost]);
+        let found = place.recovered_without(&place.urls()[lost], owner);
+        assert_eq!(found, [b"one", b"two"], "without {}", place.urls()[lost]);
     }
 }
 
@@ -106,10 +111,8 @@ fn a_disk_that_fails_is_out_until_it_is_complete_again() {
     drop((member, lane));
     drop(pool);
     place.server.stop(false);
-    let given_up = vec![place.server.url()];
-    let opened = PoolOptions::new().lost_legs(given_up).open(place.pool());
-    let (_lane, found) = opened.unwrap().claim(owner, &ClaimOptions::new()).unwrap();
-    assert_eq!(found.records().count(), 3);
+    let found = place.recovered_without(&place.server.url(), owner);
+    assert_eq!(found.len(), 3);
 }
 
 /// A disk keeps what it has when the power of all machines fails, also what is old.
