@@ -110,9 +110,9 @@ mod tests {
 
     /// A file's last write, with its block.
     #[derive(Clone, Copy)]
-    struct Place<'a>(&'a SharedFile, &'a WriteBlock);
+    struct KnownPlace<'a>(&'a SharedFile, &'a WriteBlock);
 
-    impl<'a> Place<'a> {
+    impl<'a> KnownPlace<'a> {
         fn of(page: &'a SharedPage) -> Self {
             Self(&page.files[0], page.block(0))
         }
@@ -126,7 +126,7 @@ mod tests {
     /// that makes it. Processes write in turn.
     fn replayed(writes: &[(u64, Vec<u8>)]) -> (Vec<usize>, Vec<u8>) {
         let (page, _) = SharedPage::new("forebay-test", PART).unwrap();
-        let place = Place::of(&page);
+        let place = KnownPlace::of(&page);
         let last = &place.0.last_write;
         let mut processes = [LastWriteCache::new(), LastWriteCache::new()];
         let (mut file, mut logged) = (vec![0; 1 << 16], Vec::new());
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn nonsense_in_the_shared_memory_makes_no_process_panic() {
         let (page, _) = SharedPage::new("forebay-test", PART).unwrap();
-        let place = Place::of(&page);
+        let place = KnownPlace::of(&page);
         let last = &place.0.last_write;
         let mut copies = LastWriteCache::new();
         let numbers = [0, 1, 7, 8192, 8193, u64::MAX - 1, u64::MAX];
@@ -241,7 +241,7 @@ mod tests {
 
     /// A file whose writes are logged in segments, and what a replay makes of it.
     struct Model<'a> {
-        place: Place<'a>,
+        place: KnownPlace<'a>,
         processes: [LastWriteCache; 2],
         kernel: Vec<u8>,
         disk: Vec<u8>,
@@ -297,7 +297,7 @@ mod tests {
         for _ in 0..2000 {
             let (page, _) = SharedPage::new("forebay-test", PART).unwrap();
             let mut model = Model {
-                place: Place::of(&page),
+                place: KnownPlace::of(&page),
                 processes: [LastWriteCache::new(), LastWriteCache::new()],
                 kernel: vec![0; 8192],
                 disk: vec![0; 8192],

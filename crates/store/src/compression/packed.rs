@@ -8,7 +8,7 @@
 
 use super::{
     Compression,
-    scratch::{Scratch, with_scratch},
+    scratch::{CompressionScratch, with_scratch},
 };
 use forebay_pool::format::layout::SEGMENT_MAX;
 use std::{fmt, ops::Range};
@@ -105,7 +105,7 @@ impl FrameAlgorithm {
         self,
         frame: &[u8],
         to: &mut [u8],
-        scratch: &mut Scratch,
+        scratch: &mut CompressionScratch,
     ) -> Result<usize, NotUnpacked> {
         match self {
             Self::None => {
@@ -138,7 +138,11 @@ pub(super) fn raw_header(raw: usize) -> [u8; HEADER] {
 
 /// Compresses a value to `scratch.packed`; how many bytes are stored then. `None` if it does not
 /// pay.
-pub(super) fn pack(scratch: &mut Scratch, by: Compression, value: &[u8]) -> Option<usize> {
+pub(super) fn pack(
+    scratch: &mut CompressionScratch,
+    by: Compression,
+    value: &[u8],
+) -> Option<usize> {
     let algorithm = match by {
         Compression::None => return None,
         Compression::Lz4 => FrameAlgorithm::Lz4,

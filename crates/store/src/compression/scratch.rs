@@ -11,7 +11,7 @@ use std::{
 const KEPT_MAX: usize = 2 << 20;
 
 /// One thread's.
-pub(super) struct Scratch {
+pub(super) struct CompressionScratch {
     /// What was compressed.
     pub(super) packed: Vec<u8>,
     /// A copy of what is to be decompressed.
@@ -40,21 +40,21 @@ struct ZstdContexts {
 }
 
 thread_local! {
-    static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
+    static SCRATCH: Cell<Option<Box<CompressionScratch>>> = const { Cell::new(None) };
 }
 
 /// Does `work` with the thread's scratch. Within it, another one is made.
-pub(super) fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
+pub(super) fn with_scratch<T>(work: impl FnOnce(&mut CompressionScratch) -> T) -> T {
     // A thread that ends has none any more.
     let kept = SCRATCH.try_with(Cell::take).ok().flatten();
-    let mut scratch = kept.unwrap_or_else(|| Box::new(Scratch::new()));
+    let mut scratch = kept.unwrap_or_else(|| Box::new(CompressionScratch::new()));
     let done = work(&mut scratch);
     scratch.trim();
     let _ = SCRATCH.try_with(|place| place.set(Some(scratch)));
     done
 }
 
-impl Scratch {
+impl CompressionScratch {
     fn new() -> Self {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         Self {
