@@ -96,7 +96,8 @@ pub(super) fn make_changes(group: &Arc<LegGroup>) {
             let record = &change.record;
             match announce(&link, leg, record, &own, None) {
                 Ok(None) => {
-                    // Before it counts.
+                    // When the last leg has the record, it counts: what older ones a disk has is
+                    // not to be believed by then.
                     if number == last
                         && let Err(e) = group.note_least(record.generation)
                     {

@@ -1,4 +1,5 @@
-//! Reading and writing a disk whole: a write is durable when it returns.
+//! Reads and writes of a disk, of all the bytes that are asked for: a write is durable when it
+//! returns.
 
 use super::file_size_limit::size_limit_below;
 use rustix::io::ReadWriteFlags;

@@ -7,7 +7,8 @@
 //!   crash;
 //! * [`SimMedia`] is volatile memory that knows which lines were fenced, and yields crash images.
 //!
-//! All `unsafe` of the crate stands in this module and in [`persist`](crate::persist).
+//! All `unsafe` of the crate stands in this module, in [`persist`](crate::persist), and where
+//! OpenSSL is called (`legs::openssl`).
 
 mod disk;
 pub(crate) mod durable_file;
