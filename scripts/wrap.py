@@ -102,7 +102,7 @@ def paragraphs(lines: list[str]) -> Iterator[tuple[int, str]]:
 
 def sentences(paragraph: str) -> Iterator[str]:
     """The sentences of a paragraph, with inline code and links as words."""
-    plain = re.sub(r"!?\[([^\]]*)\]\([^)\s]*\)", r"\1", re.sub(r"(`+).+?\1", "code", paragraph))
+    plain = re.sub(r"!?\[([^\]]*)\]\([^)\s]*\)", r"\1", re.sub(r"(`+).+?\1", "Code", paragraph))
     sentence = ""
     for part in SENTENCE_END.split(plain):
         sentence = f"{sentence} {part}".strip()
