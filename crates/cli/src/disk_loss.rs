@@ -1,5 +1,5 @@
-//! What a block device survives, by what the kernel says of it: a disk of this machine, an array, a
-//! volume that other machines keep.
+//! The losses that a block device survives, as the kernel describes the device: a disk of this
+//! machine, an array, a volume that other machines keep.
 //!
 //! A pool on a disk survives what that disk survives, and no more. Sources: `sysfs-block-nvme` and
 //! the kernel's drivers for md, nbd and nvme (attributes of `/sys/block/NAME`), `/proc/drbd` of

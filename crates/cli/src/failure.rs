@@ -1,4 +1,4 @@
-//! How a command fails: its message and its exit status.
+//! A command's failure: its message and its exit status.
 
 use crate::users::{SystemUser, UserError};
 use forebay_files::{FilesError, policy::PolicyError};

@@ -1,5 +1,5 @@
-//! What is said of runs that do not speak for themselves, and of where runs were looked for: by
-//! `forebay status` and `forebay top`.
+//! Sentences for `forebay status` and `forebay top` on runs that do not answer, and on the
+//! directory in which runs were looked for.
 
 use crate::users::SystemUser;
 use forebay_files::supervisor::{OrphanedRun, RunScope, WaitingPool};

@@ -1,4 +1,4 @@
-//! What a run did between two looks at it, a second: for `forebay status --watch`.
+//! A run's rates a second, from two looks at its counts: for `forebay status --watch`.
 
 use crate::size;
 use forebay_files::{DURATION_BOUNDS, DurationHistogram, supervisor::SupervisorStatus};

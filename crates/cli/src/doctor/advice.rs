@@ -1,4 +1,4 @@
-//! What to do next, in plain words.
+//! Next steps for the user, in plain words.
 
 use super::{legs::LegsFound, report::DoctorReport};
 

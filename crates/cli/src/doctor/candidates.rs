@@ -1,5 +1,5 @@
-//! Where a pool on a disk could lie, and what it would bring. What is measured is written to, so
-//! that is the directory of the data and what the user names beside it; the other disks are listed.
+//! Places for a pool on a disk, and the gain of each. A measurement writes, so only the directory
+//! of the data and those that the user names beside it are measured. The other disks are listed.
 
 use crate::{
     disk_loss::DiskLoss,

@@ -1,5 +1,5 @@
-//! What a pool in other machines' memory would bring, and survive: the legs that are named are
-//! asked for a page, many times. Nothing is written to them.
+//! A pool in other machines' memory: its gain, and the losses that it survives. Each leg that is
+//! named is asked for a page, many times. Nothing is written to them.
 
 use crate::size;
 use forebay_pool::LegTrip;

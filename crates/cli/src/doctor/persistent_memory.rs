@@ -1,4 +1,4 @@
-//! Which persistent memory the kernel shows.
+//! Persistent memory that the kernel shows.
 
 use forebay_probe::disk::{FileSystem, file_system};
 use serde::Serialize;

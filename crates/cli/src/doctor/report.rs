@@ -1,4 +1,4 @@
-//! What was found, for people and for programs.
+//! The doctor's findings, for people and for programs.
 
 use super::{candidates, legs, persistent_memory};
 use crate::{output::fields, size};

@@ -1,4 +1,4 @@
-//! What `forebay run` would make of a file.
+//! The advice on a file that a program wrote: absorbed already, a log, or nothing to gain.
 
 use forebay_files::policy::{AbsorbPolicy, matches};
 use forebay_trace::files::{TracedFile, WritingManner};

@@ -1,4 +1,4 @@
-//! What a pool on this machine would take for the syncs that it could replace.
+//! The price of a sync with a pool on this machine, in memory and on a disk.
 
 use crate::doctor;
 use forebay_pool::{ClaimOptions, PoolOptions, Uuid};

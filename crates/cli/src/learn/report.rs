@@ -1,4 +1,4 @@
-//! What was learned of a program: for people, as JSON, and as a profile.
+//! The findings on a program: for people, as JSON, and as a profile.
 
 use super::{
     advice::{LearnedUse, manner},

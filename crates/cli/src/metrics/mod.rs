@@ -1,4 +1,4 @@
-//! What Forebay measures, for Prometheus and its kin: of runs, flash caches and stores.
+//! Figures of runs, flash caches and stores, for Prometheus and its kin.
 //!
 //! The families are tables ([`families`], [`of_runs`], [`of_flash`], [`of_stores`]), each row with
 //! the function that reads its figure, and docs/monitoring.md is held against them by a test. The

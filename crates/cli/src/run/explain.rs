@@ -1,4 +1,4 @@
-//! What is absorbed, and what recovery did, in words.
+//! The run's sentences: the files that it absorbs, and the work of its recovery.
 
 use crate::{output::fields, size};
 use forebay_files::{

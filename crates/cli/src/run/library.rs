@@ -1,4 +1,4 @@
-//! Where libforebay.so is, or a laboratory's library in its place.
+//! The search for libforebay.so, or for a laboratory's library in its place.
 
 use crate::failure::Failure;
 use std::{

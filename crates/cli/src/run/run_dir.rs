@@ -1,4 +1,4 @@
-//! Where running supervisors, and what they say of themselves, can be found.
+//! The directory in which running supervisors leave their sockets and status.
 
 use crate::failure::Failure;
 use forebay_files::supervisor::{RunScope, run_dir_remedy};

@@ -1,4 +1,4 @@
-//! Which store, with which pool, in which variant: the arguments that all of `forebay store` share.
+//! The arguments that all of `forebay store` share: the store, its pool, its variant.
 
 use crate::failure::Failure;
 use clap::Args;

@@ -1,5 +1,5 @@
-//! What `forebay top` knows of the runs that it has seen: of each what it said last and the time
-//! before, and what came between, for as long a while as a line of the screen is wide.
+//! Runs that `forebay top` has seen: the last two statuses of each, and its rates for as long as a
+//! line of the screen is wide.
 //!
 //! A run that ends is kept for some seconds, and as long as it is looked at, so that whoever
 //! watches it sees what became of it.

@@ -1,4 +1,4 @@
-//! How the screen looks: colours where they are wanted, and ASCII where the locale has no more.
+//! The screen's look: colours if they are wanted, and ASCII if the locale has no more.
 
 use ratatui::{
     buffer::Buffer,

@@ -1,4 +1,4 @@
-//! What is on the screen, and what a key makes of it.
+//! The screen's state, and the answer to each key.
 
 use super::{
     detail,

@@ -1,5 +1,5 @@
-//! What is known of databases as distributions ship them: which profile a unit's program has, where
-//! its files are, and what of its settings keeps it from asking for durability.
+//! Databases as distributions ship them: the profile of a unit's program, the directory of its
+//! files, and the settings that keep it from asking for durability.
 //!
 //! Configuration files are only read as far as that needs. What is not found here, the user says
 //! (`--profile`, `--data`).

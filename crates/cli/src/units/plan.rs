@@ -1,4 +1,4 @@
-//! What `forebay enable` is about to do: the pool, the files, and what the user should know.
+//! The plan of `forebay enable`: the pool, the files, and notes for the user.
 //!
 //! Making a plan changes nothing, but that a measurement writes a file to the data's directory and
 //! removes it.

@@ -1,5 +1,5 @@
-//! Which pool a unit gets: the one that the user names, or one where `forebay doctor` finds that it
-//! pays.
+//! The choice of a unit's pool: the one that the user names, or one where `forebay doctor` finds
+//! that it pays.
 //!
 //! In this order: a path; a pool of the name that is there; persistent memory; the best disk that
 //! was measured and that nothing speaks against. On the disk of the data it lies in

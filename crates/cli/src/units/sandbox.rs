@@ -1,5 +1,5 @@
-//! What a unit's sandbox (systemd.exec(5)) takes from forebay, and what a drop-in gives back: as
-//! little as will do. What cannot be given back without opening the sandbox is refused, with why.
+//! A unit's sandbox (systemd.exec(5)), and the rights that a drop-in gives back to forebay: as few
+//! as will do. A right that would open the sandbox is refused, with the reason.
 //!
 //! Each answer is a line of `[Service]`; the rules stand in the order of [`answer`].
 

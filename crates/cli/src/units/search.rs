@@ -1,4 +1,4 @@
-//! Where a unit's files are: in the directories that systemd looks into, below a root
+//! The search for a unit's files, in the directories that systemd looks into, below a root
 //! (systemd.unit(5)).
 //!
 //! Where systemd runs, it says itself which files it has read; otherwise they are looked for as it

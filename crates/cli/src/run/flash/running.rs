@@ -1,6 +1,6 @@
-//! Which runs have a flash cache, and how their servers say it is. Each run has a note in the
-//! directory of the runs while its program runs, locked as long as it is there. One that is not
-//! locked was left by a run that was killed, whatever process has its number by now.
+//! Notes of runs that have a flash cache, and the status that their servers give. Each run has a
+//! note in the directory of the runs while its program runs, locked as long as it is there. A note
+//! that is not locked was left by a run that was killed, whatever process has its number by now.
 
 use super::unnoted;
 use crate::failure::Failure;
