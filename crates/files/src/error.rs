@@ -1,4 +1,4 @@
-//! What can go wrong in the files tier, outside the database.
+//! Errors of the files tier, outside the database.
 
 use forebay_pool::{AppendError, PoolError};
 use std::{io, path::PathBuf};

@@ -1,5 +1,5 @@
-//! What an `ioctl` does to files, for all front ends: which requests name files in their argument,
-//! and which may change the file that they are made on.
+//! The table of `ioctl` requests that touch files, for all front ends: some name files in their
+//! argument, some change the file that they are made on.
 //!
 //! The headers of the libc crate have hardly any of these numbers. Of a request the kernel has 32
 //! bits.

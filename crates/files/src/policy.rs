@@ -1,4 +1,5 @@
-//! Which files are absorbed: profiles by program, a configuration file over them, and patterns.
+//! The policy that chooses absorbed files: profiles by program, a configuration file over them, and
+//! patterns.
 //!
 //! A pattern is one of fnmatch(3) (`*`, `?`, `[a-z]`, `\`), where `*` and `?` do not match a slash.
 //! It is compared with as many of a path's last names as it has itself: `*.aof` with the file's

@@ -1,4 +1,4 @@
-//! What /proc says of processes, ours and others.
+//! Facts from /proc about processes, ours and others.
 
 use rustix::{
     fs::{OFlags, Stat, major, minor},

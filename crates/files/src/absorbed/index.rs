@@ -1,5 +1,5 @@
-//! Where in the table a file is, by its device and inode: each open for writing asks that, and
-//! there may be a hundred thousand files.
+//! The table's index by device and inode. Each open for writing asks it, and there may be a hundred
+//! thousand files.
 //!
 //! The files are in chains, by what their keys are mixed to. The supervisor alone changes them, and
 //! says before and after that it does. A reader takes neither lock nor turn: what it finds is what

@@ -1,4 +1,4 @@
-//! How deep a thread is in the client.
+//! A thread's depth of calls into the client.
 
 use crate::sys::Frame;
 use std::{cell::Cell, marker::PhantomData};

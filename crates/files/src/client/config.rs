@@ -1,4 +1,4 @@
-//! What the environment says of the run.
+//! The run's settings, read from the environment.
 
 use super::address::SupervisorAddress;
 use crate::{

@@ -1,5 +1,4 @@
-//! What the client knows of descriptors: a fixed table, so that nothing is allocated where a write
-//! goes through.
+//! The client's table of descriptors. Its size is fixed, so that a write allocates nothing.
 
 use super::{lookup, session};
 use crate::{FILES_MAX, sys};

@@ -1,5 +1,5 @@
-//! What a forked child has anew: its parent's threads may have held the locks in it, and what it
-//! says is of its parent.
+//! State that a forked child starts empty. Its parent's threads may have held the locks in it, and
+//! its contents describe the parent.
 #![expect(unsafe_code, reason = "a pointer to what is never freed")]
 
 use std::{

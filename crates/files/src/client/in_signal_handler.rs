@@ -1,4 +1,4 @@
-//! What a signal handler does above a call of the client that it interrupted
+//! File calls of a signal handler above a call of the client that it interrupted
 //! (docs/files-limits.md, "Signal handlers").
 //!
 //! The call may hold any of our locks and may have a record unfinished, so nothing here takes a

@@ -1,4 +1,4 @@
-//! Which file a name leads to, and whether the run absorbs it.
+//! The lookup of a name: its file, and the file's number if the run absorbs it.
 
 use super::{
     config::CONFIG,

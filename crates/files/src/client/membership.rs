@@ -1,4 +1,4 @@
-//! How this process stands to its run: one word, of which a forked child has a copy.
+//! This process's standing to its run: one word, of which a forked child has a copy.
 //! docs/files-membership.md, "Members", draws it.
 
 use std::sync::{

@@ -1,4 +1,4 @@
-//! What this process knows of the run's files, and its locks. A forked child has its own: its
+//! This process's registry of the run's files, and its locks. A forked child has its own: its
 //! parent's threads may have held the locks. Each lock of the client is a word that the kernel
 //! waits on, and a thread that waits allocates nothing. There is no table of waiting threads, which
 //! a child would have as its parent's threads left it.

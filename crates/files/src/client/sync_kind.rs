@@ -1,4 +1,4 @@
-//! What a sync asks for, and how it was done.
+//! The kinds of syncs, and their outcomes.
 
 /// What is to be durable when a sync returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Why nothing can be chosen.
+//! Errors in the choice of a profile and its patterns.
 
 use std::{fmt, path::PathBuf};
 

@@ -1,4 +1,4 @@
-//! Whether a program that is about to be executed can have an agent.
+//! Tells if a program that is about to be executed can have an agent.
 
 use super::{Elf, LinkKind, SCRIPTS_MAX, gains_privileges, is_secure, words};
 use rustix::fs::{Access, AtFlags, CWD, accessat};

@@ -1,5 +1,5 @@
-//! How a file differs from what the lane says of it: whether it is a copy that was written to by
-//! itself, and what it lacks, in words.
+//! Compares a file with the lane's records of it: a copy that was written to by itself is told from
+//! the file, and missing bytes are put into words.
 //!
 //! Behind the size that a file had when the lane's records of it begin, only those records can have
 //! put bytes: all that was there before is on the disk. After a power cut each byte there is one

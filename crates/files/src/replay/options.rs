@@ -1,4 +1,4 @@
-//! How to recover.
+//! A recovery's options.
 
 /// How to recover.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,4 +1,4 @@
-//! As whom a recovery does its work: as the lane's owner, never with more rights
+//! The user that a recovery works as: the lane's owner, never with more rights
 //! ([`forebay_pool::rights`]).
 //!
 //! Who can write to a pool can forge any lane in it, so a lane's owner is the owner of the pool's

@@ -1,5 +1,5 @@
-//! How long something took, counted by powers of two from 1 µs: a histogram of atomics, which any
-//! process that maps it adds to.
+//! Durations counted by powers of two from 1 µs: a histogram of atomics, which any process that
+//! maps it adds to.
 //!
 //! An addition is two relaxed increments, and belongs where a system call, a wait or a commit is
 //! paid for anyway. A copy into a pool in memory costs less than the two looks at the clock, so a

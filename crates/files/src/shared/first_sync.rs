@@ -1,4 +1,4 @@
-//! Whether an absorbed file was really synced, with its directory, since the run has it.
+//! The first real sync of an absorbed file and its directory since the run has it.
 //! docs/files-membership.md, "The first sync".
 //!
 //! Until then nothing of it is logged: the first sync covers what the kernel has. While it is under

@@ -1,4 +1,4 @@
-//! How far the drain is.
+//! The drain's progress.
 
 use forebay_pool::Lsn;
 

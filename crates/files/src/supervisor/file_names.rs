@@ -1,4 +1,4 @@
-//! Which file it is, and what it is called by now.
+//! A file's key, and its newest name.
 
 use crate::{absorbed::FileKey, shared::SharedFile};
 use std::{

@@ -1,5 +1,5 @@
-//! What the supervisor knows of the run's files, by number, and by what else it asks for: there may
-//! be a hundred thousand, and none of these questions looks at all of them.
+//! The supervisor's files, by number and by each other key that it asks for. There may be a hundred
+//! thousand, and none of these questions looks at all of them.
 
 use super::run::AbsorbedFile;
 use crate::absorbed::FileKey;

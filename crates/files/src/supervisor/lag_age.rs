@@ -1,5 +1,5 @@
-//! How old the oldest record is that is not on the disk yet. Records have no time that is
-//! comparable, so the supervisor notes where the lane ended when: at each look of the thread that
+//! The age of the oldest record that is not on the disk yet. Records have no time that is
+//! comparable, so the supervisor notes the lane's end and the time: at each look of the thread that
 //! prepares segments, ten times a second.
 //!
 //! The age is never too small. It is too large by the time between two looks at most, and by a

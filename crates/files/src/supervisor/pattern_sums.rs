@@ -1,6 +1,6 @@
-//! What a run absorbed, by the pattern that names the file: a figure for each file would be without
-//! bound, and would end when a log is renamed. A file counts for the pattern that its path matched
-//! first when it was registered, so a sum never shrinks.
+//! A run's sums by the pattern that names the file: a figure for each file would be without bound,
+//! and would end when a log is renamed. A file counts for the pattern that its path matched first
+//! when it was registered, so a sum never shrinks.
 
 use super::{SupervisorState, run::RunState};
 use crate::{policy, shared::FileState};

@@ -1,4 +1,5 @@
-//! How a file begins to be absorbed. docs/files-membership.md, "Absorbing a file".
+//! The registration of a file that is about to be absorbed. docs/files-membership.md, "Absorbing a
+//! file".
 
 use super::{
     SupervisorState,

@@ -1,5 +1,5 @@
-//! The run's lane, and what the supervisor knows of the files in it. Every process of the run
-//! appends to it; the supervisor claims it, drains it, and gives it back.
+//! The run's lane and its table of files. Every process of the run appends to the lane; the
+//! supervisor claims it, drains it, and gives it back.
 
 use super::{
     SupervisorState,

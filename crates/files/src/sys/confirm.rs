@@ -1,6 +1,6 @@
-//! Whether a sync that succeeded was one. A file system that shuts itself down (ext4 and XFS do,
-//! when they cannot write their journal) may take what it gave up for written, and says so when it
-//! is asked next.
+//! Confirms a sync that succeeded. A file system that shuts itself down (ext4 and XFS do, when they
+//! cannot write their journal) may count the writes that it gave up as done, and says so when it is
+//! asked next.
 
 use rustix::{
     fs::{FileType, SeekFrom},

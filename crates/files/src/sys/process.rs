@@ -1,5 +1,5 @@
-//! Which process this is: of fork's children the one that no handler of fork's was called in, and
-//! of vfork's.
+//! This process's identity: it is told from a forked child that no handler of fork's was called in,
+//! and from one of vfork's.
 #![expect(
     unsafe_code,
     reason = "asks who it is; a page that a forked child finds wiped; descriptors of a thread"
