@@ -1,4 +1,4 @@
-//! What can go wrong with the cache, with what was found and what to do.
+//! Errors of the cache, with the finding and the remedy.
 
 use forebay_pool::{AppendError, PoolError};
 use std::{fmt, io};

@@ -1,4 +1,4 @@
-//! How a cache is made and opened, and what can be changed while it is open.
+//! Options to make and open a cache, and those that can be changed while it is open.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;

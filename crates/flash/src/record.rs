@@ -1,4 +1,4 @@
-//! What the cache's lane says: records by their kind. docs/flash-format.md, "Records".
+//! Records of the cache's lane, by their kind. docs/flash-format.md, "Records".
 
 use crate::{
     epochs::Epochs,

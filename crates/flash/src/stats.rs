@@ -1,4 +1,4 @@
-//! What the cache has done.
+//! Counts of the cache's work.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -1,5 +1,5 @@
-//! Whether flash pays, by what its reads and writes take, and those of homes. docs/flash-format.md,
-//! "Whether flash pays".
+//! Measures if flash pays: the time of its reads and writes beside those of homes.
+//! docs/flash-format.md, "Whether flash pays".
 //!
 //! * `reads`: a page that was read comes in if reading it again on flash is faster than at home;
 //! * `writes`: a page that was written goes to flash if that is so, or if it takes less than to

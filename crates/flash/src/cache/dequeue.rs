@@ -1,4 +1,4 @@
-//! How pages leave: some groups at a time. docs/flash-format.md, "Dequeue".
+//! Dequeue: pages leave, some groups at a time. docs/flash-format.md, "Dequeue".
 //!
 //! 1. *Judge* the groups at the front: a version that is not the newest, or clean, is dropped; a
 //!    dirty one goes home; one that was read gets a second chance at the rear.

@@ -1,4 +1,4 @@
-//! How pages come in: written ones, and clean ones that were read at home.
+//! Enqueue: pages come in, written ones, and clean ones that were read at home.
 
 use super::{
     Cache,

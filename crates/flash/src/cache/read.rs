@@ -1,4 +1,5 @@
-//! How pages are found. docs/flash-format.md, "Read".
+//! Reads: the newest version of a page is found, in memory or on flash. docs/flash-format.md,
+//! "Read".
 
 use super::{Cache, group::Group};
 use crate::{
