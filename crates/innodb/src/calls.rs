@@ -1,5 +1,5 @@
-//! What becomes of each file function of the C library for page files. A descriptor of another file
-//! costs one load ([`crate::is_cached`]).
+//! File functions of the C library, for page files. A descriptor of another file costs one load
+//! ([`crate::is_cached`]).
 //!
 //! None of these may be called by a signal handler; InnoDB does no I/O there.
 

@@ -1,5 +1,5 @@
-//! Whether the pages of a file go through the cache: when it is opened, and once more when its page
-//! 0 is written, which says of what kind it is. docs/flash-tier.md, "Page files".
+//! Decides if the pages of a file go through the cache: when it is opened, and once more when its
+//! page 0 is written, which names its kind. docs/flash-tier.md, "Page files".
 
 use crate::{
     cache_thread, closed_files,

@@ -1,4 +1,4 @@
-//! What the environment says of this run's flash cache to its programs, read once.
+//! The environment's settings of this run's flash cache, read once.
 
 use std::{
     ffi::OsStr,

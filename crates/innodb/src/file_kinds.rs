@@ -1,5 +1,5 @@
-//! Which files are page files, InnoDB's tablespaces, and which its redo log: by their names. And
-//! what Forebay's own files beside them are called.
+//! File kinds by their names: page files (InnoDB's tablespaces), redo logs, and Forebay's own files
+//! beside them.
 
 /// The system tablespace, which carries the guard.
 pub(crate) const SYSTEM: &[u8] = b"ibdata1";

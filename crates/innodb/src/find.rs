@@ -1,4 +1,4 @@
-//! Where the files of a cache are: by the names that they were registered with, or, since files are
+//! The search for a cache's files: by the names that they were registered with, or, since files are
 //! renamed, by looking through the data directory.
 
 mod look;

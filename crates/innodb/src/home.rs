@@ -1,5 +1,5 @@
-//! Where pages go at last: the files themselves, and for the guarded pages of the system tablespace
-//! the guard file.
+//! Homes of pages: the files themselves, and for the guarded pages of the system tablespace the
+//! guard file.
 
 use crate::{doublewrite::DoublewriteFile, guard::ActiveGuard};
 use forebay_flash::{FileId, Home, HomeFiles, HomePage};

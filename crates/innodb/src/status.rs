@@ -1,4 +1,4 @@
-//! How the cache is, for people: written to a file every second by the process that has it.
+//! The cache's status for people: its process writes it to a file every second.
 
 use crate::{boot_clock::BootTime, control_files, settings::Settings};
 use forebay_flash::{AdmissionPolicy, CacheStats, WritePolicy};

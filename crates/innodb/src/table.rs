@@ -1,5 +1,5 @@
-//! Which descriptor is which page file: a word a descriptor, so that a descriptor of another file
-//! costs one load.
+//! The table of descriptors and their page files: a word a descriptor, so that a descriptor of
+//! another file costs one load.
 
 use crate::file::{PageFile, PageRoute};
 use forebay_flash::Identity;

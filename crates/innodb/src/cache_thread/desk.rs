@@ -1,5 +1,5 @@
-//! Where the cache's thread answers commands, between two steps of its work and of whatever else
-//! takes it long. docs/flash-tier.md, "The control socket".
+//! The desk of the cache's thread: it answers commands between two steps of its work, and during
+//! whatever else takes it long. docs/flash-tier.md, "The control socket".
 //!
 //! A request of a command that has gone by then is not done; what a command sends after its request
 //! is not read. An answer that it does not fetch waits, and the next one takes its place.

@@ -1,4 +1,5 @@
-//! What a power cut tears on the way home around flash is made whole, and nothing else is touched.
+//! A page that a power cut tears on the way home around flash is made whole, and nothing else is
+//! touched.
 
 use super::*;
 use crate::{

@@ -1,4 +1,4 @@
-//! Where a data directory was when the cache was used last, and where it is: it may have been
+//! A data directory's place when the cache was used last, and its place now: it may have been
 //! moved, or be a snapshot beside the one it was made of.
 //!
 //! A snapshot of a file system has each file with the identity that it has in the original. So a

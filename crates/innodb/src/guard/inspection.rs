@@ -1,5 +1,4 @@
-//! Whether a data directory is guarded, for who looks at it from outside: root, too, at other
-//! users' directories.
+//! Inspects a data directory's guard from outside: root does so, too, at other users' directories.
 
 use super::{GuardHeader, GuardState, has_text, read_header};
 use crate::{

@@ -1,4 +1,4 @@
-//! Why a data directory and a cache do not go together, in words that say what to do.
+//! A data directory and a cache that do not go together: the reason, and the remedy.
 
 use crate::file_kinds::{COPIES_FILE, GUARD_FILE};
 use std::path::{Path, PathBuf};

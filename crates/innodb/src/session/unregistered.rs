@@ -1,4 +1,4 @@
-//! Why a file is not known to the cache.
+//! Reasons that keep a file out of the cache's register.
 
 use forebay_flash::FlashError;
 use rustix::io::Errno;

@@ -1,4 +1,4 @@
-//! Why a cache cannot be made, opened, or emptied.
+//! Errors of making, opening and emptying a cache.
 
 use crate::{
     control_files::directory_of, find::HomesError, guard::if_restored, lost_pages::by_file,

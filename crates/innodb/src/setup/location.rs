@@ -1,6 +1,6 @@
-//! Where a cache is.
+//! The location of a cache: its flash file, and its pool.
 //!
-//! It has its metadata in a pool of its own beside the flash file, so that one file system has
+//! A cache has its metadata in a pool of its own beside the flash file, so that one file system has
 //! both: each fence there is a sync of that file.
 
 use super::{blank::is_ended, error::SetupError};

@@ -1,4 +1,4 @@
-//! What is in a cache.
+//! Counts of a cache's pages: dirty, lost, per file.
 
 use super::{cache_files::CacheFiles, error::SetupError, location::CacheLocation};
 use crate::home::Homes;

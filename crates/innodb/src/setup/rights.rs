@@ -1,5 +1,5 @@
-//! As whom a command works: as the user whose cache it is, never with more rights.
-//! docs/durability.md, "Who trusts whom".
+//! The user that a command works as: the cache's owner, never with more rights. docs/durability.md,
+//! "Who trusts whom".
 //!
 //! Who can write to one of a cache's two files can have it name any file as one whose pages it has.
 //! Who can write to a data directory can put a guard and copies of pages there that do. So root has
