@@ -1,4 +1,4 @@
-//! What all threads of the agent share, and where one of them is while it acts for a caller.
+//! State that all threads of the agent share, and the place of a thread that acts for a caller.
 
 use crate::{
     caller::AgentStatus, listener::CallListener, numbers::NumberTable, pending::PendingChanges,

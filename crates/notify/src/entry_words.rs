@@ -1,5 +1,5 @@
-//! What the agent of a child and the process that is to become its program say to each other, by
-//! the connection that this made to the supervisor. docs/notify.md, "A child of a program with the
+//! Messages between the agent of a child and the process that is to become its program, by the
+//! connection that this made to the supervisor. docs/notify.md, "A child of a program with the
 //! library".
 //!
 //! The process sends by `sendto`, which its filter lets through.

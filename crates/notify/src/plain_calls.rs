@@ -1,6 +1,6 @@
-//! What a call is answered when nobody follows the caller's logs: it goes on. But a write to a log
-//! that was opened to be synced with each write, of which the kernel does not know, is done here,
-//! with that flag. docs/notify.md, "When the agent dies".
+//! Answers to calls while nobody follows the caller's logs: a call goes on. But a write to a log
+//! that was opened to be synced with each write is done here, with that flag, which the kernel does
+//! not know. docs/notify.md, "When the agent dies".
 
 use crate::{
     caller::{CallerThread, TRANSFER_MAX},

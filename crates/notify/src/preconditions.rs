@@ -1,5 +1,5 @@
-//! Whether an agent can serve a program here: what it needs of the kernel and of the container is
-//! tried on a child. Each reason has a remedy.
+//! Preconditions of an agent: its needs of the kernel and of the container are tried on a child.
+//! Each refusal has a remedy.
 #![expect(unsafe_code, reason = "reads a child's memory, of one thread alone")]
 
 use crate::{

@@ -1,4 +1,4 @@
-//! Whose turn it is to receive: one thread of the agent waits for a call at a time.
+//! The turn to receive: one thread of the agent waits for a call at a time.
 //!
 //! The kernel wakes every thread that waits for a call when one comes (`recv_wait_event` waits
 //! non-exclusively), so each further thread that waits costs every call two more switches of

@@ -1,4 +1,4 @@
-//! What an agent does for its program.
+//! The stage of an agent's service to its program: idle, serving or dormant.
 //!
 //! An agent of a child begins *idle*. With the first log it *serves*, for good. If the library
 //! begins in a process of the program before that, it is *dormant* for good: all calls go on, and

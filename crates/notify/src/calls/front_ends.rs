@@ -1,4 +1,4 @@
-//! Which front end does what concerns the logs of a process below a child's agent
+//! The choice of the front end for the logs of a process below a child's agent
 //! ([`ServingStage`](crate::serving_stage::ServingStage)).
 
 use super::{CallOutcome, GO_ON, TrappedCall, done};

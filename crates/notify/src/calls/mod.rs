@@ -1,4 +1,4 @@
-//! What becomes of each call: one function a call, which says what the thread is told.
+//! The agent's answer to each call: one function a call.
 //!
 //! A call that is none of the client's business goes on. If it changes a name, a size or an
 //! attribute that a sync is to be ordered behind, that is [noted](crate::pending).
