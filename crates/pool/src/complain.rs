@@ -1,4 +1,4 @@
-//! What a process says on its standard error.
+//! Complaints on the process's standard error.
 //!
 //! A library lives in other people's programs, and these may close their standard error: the file
 //! that they open next has its number. What was said then would be bytes in a database. So the

@@ -1,4 +1,4 @@
-//! What can go wrong with a pool, with what was found and what to do.
+//! Errors of a pool, with the finding and the remedy.
 
 use std::{
     fmt, io,

@@ -1,5 +1,5 @@
-//! What stands for [`failpoint`](self) in a build without the feature of that name, as in each that
-//! ships: nothing, known when compiled. No variable is read.
+//! Empty stand-in for [`failpoint`](self) in a build without the feature of that name, as in each
+//! that ships: all of it is known when compiled. No variable is read.
 
 use crate::steps;
 use rustix::io::Errno;

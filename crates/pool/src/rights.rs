@@ -1,5 +1,5 @@
-//! As whom a process does what another user may have made up: as that user, never with more rights.
-//! docs/durability.md, "Who trusts whom".
+//! The rights for work on another user's data, which that user may have made up: a process does it
+//! as that user, never with more rights. docs/durability.md, "Who trusts whom".
 //!
 //! Who can write to a pool, or to a flash cache, can have its files name any file of the machine.
 //! Root only looks at whose these are ([`acting_user`]), and has a child process do the work, which

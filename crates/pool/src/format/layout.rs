@@ -1,4 +1,4 @@
-//! Where everything lies in a pool. docs/pool-format.md draws it.
+//! The layout of a pool. docs/pool-format.md draws it.
 //!
 //! ```text
 //! 0        superblock A      4 KiB

@@ -1,4 +1,4 @@
-//! Where a leg is: `nbd://HOST[:PORT][/EXPORT]`, as the NBD project writes addresses; or
+//! A leg's address: `nbd://HOST[:PORT][/EXPORT]`, as the NBD project writes addresses; or
 //! `nbds://HOST[:PORT][/EXPORT]?tls-certificates=DIR[&tls-hostname=NAME]` or
 //! `nbds://USER@HOST[:PORT][/EXPORT]?tls-psk-file=FILE`, with TLS; or the path of a file or a block
 //! device of this machine.

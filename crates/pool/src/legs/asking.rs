@@ -1,5 +1,4 @@
-//! Asking a pool's legs what they have, before any of them is believed; and what is said if none
-//! is.
+//! Reads every leg's superblock before any is trusted; error texts if none is.
 
 use super::{
     address::LegAddress,

@@ -1,4 +1,4 @@
-//! Which legs a pool is read from: the decision of a process that opens it. docs/legs.md,
+//! The choice of the legs that a pool is read from, by a process that opens it. docs/legs.md,
 //! "Recovery".
 //!
 //! 1. The newest generation that any leg has counts, with its set.

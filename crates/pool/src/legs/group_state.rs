@@ -1,4 +1,4 @@
-//! What a group of legs knows at a moment: their links, the ledger, and who waits for what.
+//! The state of a group of legs: their links, the ledger, and the waiting writes.
 
 use super::{
     choose::ChosenLegs,

@@ -1,4 +1,4 @@
-//! Where the processes that have a pool on legs ask its owner to write: memory behind the pool's.
+//! The post box of a pool on legs: members ask its owner to write, in memory behind the pool's.
 //! docs/legs.md, "Members".
 //!
 //! 1. A member *claims* a free post, notes which bytes of the pool it means, and *posts* it.

@@ -1,6 +1,6 @@
-//! Which process opened something: [`ProcessMark`]. A forked child inherits the bytes of all that
-//! its parent had, and nothing of it is its own. The pool's memory is not mapped there, the locks
-//! are its parent's, and a mutex may be held by a thread that it does not have.
+//! The mark of the process that opened something: [`ProcessMark`]. A forked child inherits the
+//! bytes of all that its parent had, and nothing of it is its own. The pool's memory is not mapped
+//! there, the locks are its parent's, and a mutex may be held by a thread that it does not have.
 //!
 //! A page that the kernel wipes in a forked child has the process's number: one that no process of
 //! its line had before. So a look is one load, and a child that opens something anew has another

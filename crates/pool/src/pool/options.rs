@@ -1,4 +1,4 @@
-//! How a pool is made or opened: [`PoolOptions`], whose last call is one of `create` and `open`.
+//! Options to make or open a pool: [`PoolOptions`], whose last call is one of `create` and `open`.
 
 use std::path::Path;
 

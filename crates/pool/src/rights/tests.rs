@@ -1,4 +1,4 @@
-//! Whose file it is says as whom is acted, and a child that acts is that user and nothing else.
+//! A file's owner decides the user that acts, and a child that acts is that user and nothing else.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use super::*;

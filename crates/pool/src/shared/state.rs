@@ -1,5 +1,5 @@
-//! What the processes of a shared lane share: atomics only, no pointers. Who corrupts it harms the
-//! lane that it is a member of; every number read from it is checked before it is used.
+//! Memory that the processes of a shared lane share: atomics only, no pointers. A member that
+//! corrupts it harms its own lane; every number read from it is checked before it is used.
 #![expect(unsafe_code, reason = "says that it consists of atomics")]
 
 use crate::{

@@ -1,5 +1,5 @@
-//! What the owner of a pool on legs does for the processes that have its memory: it writes what
-//! they post. docs/legs.md, "Members".
+//! The owner's service to the processes that have the memory of a pool on legs: it writes the
+//! ranges that they post. docs/legs.md, "Members".
 #![expect(unsafe_code, reason = "writes from memory that others have, too")]
 
 use super::super::{

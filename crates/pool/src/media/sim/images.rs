@@ -1,4 +1,4 @@
-//! What a crash leaves of a simulated medium.
+//! Images that a crash may leave of a simulated medium.
 
 use super::SimEvent;
 use std::{

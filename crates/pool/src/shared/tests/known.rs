@@ -1,4 +1,5 @@
-//! What a lane on a simulated medium was told to keep, and whether it has.
+//! Payloads that a lane on a simulated medium was told to keep, and the judgement of those that it
+//! has.
 
 use super::*;
 use crate::{Lane, media::SimMedia};

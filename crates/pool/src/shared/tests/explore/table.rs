@@ -1,4 +1,5 @@
-//! What the threads of a [`Crew`](super::crew::Crew) do, and who of them goes on: see there.
+//! The table of a [`Crew`](super::crew::Crew): the state of its threads, and the choice of the
+//! next: see there.
 
 use super::{
     crew::Job,

@@ -1,4 +1,4 @@
-//! What the threads of an explored lane wait for, read from the state that they share.
+//! The waits of an explored lane's threads, read from the state that they share.
 
 use super::super::{super::state::SeenCell, SharedLane, known::DRAINED};
 use crate::{
