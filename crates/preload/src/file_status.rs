@@ -1,4 +1,4 @@
-//! What the kernel says of a file, for those that count changes by device.
+//! The kernel's status of a file, for those that count changes by device.
 #![expect(unsafe_code, reason = "asks the kernel")]
 
 use crate::call_context::{errno, set_errno};

@@ -1,4 +1,4 @@
-//! What a layer is, and the one that is installed.
+//! The trait of a layer, and the layer that is installed.
 
 use libc::c_int;
 use rustix::io::Errno;

@@ -1,4 +1,4 @@
-//! Whether a descriptor concerns this library at all, which each hook asks first.
+//! Tells if a descriptor is none of this library's business: each hook asks that first.
 
 use crate::{layer, pages};
 use forebay_files::client;

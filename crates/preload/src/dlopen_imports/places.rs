@@ -1,5 +1,5 @@
-//! Where the dynamic linker looks for a library: what it says of its caller (`dlinfo`), the run
-//! paths of what is loaded on the way, and its cache.
+//! The dynamic linker's search places for a library: its answer about the caller (`dlinfo`), the
+//! run paths of the libraries that are loaded on the way, and its cache.
 #![expect(unsafe_code, reason = "asks the dynamic linker")]
 
 use super::path_of;

@@ -1,5 +1,5 @@
-//! Whether libraries that are loaded with `RTLD_DEEPBIND` find anything else than without it, apart
-//! from what this library hides.
+//! Compares the names that libraries find with `RTLD_DEEPBIND` and without it, apart from those
+//! that this library hides.
 //!
 //! With the flag they are searched themselves, with what they need, before the program and what was
 //! loaded with it; without it, after these. That is the same for a name that only one of the two
