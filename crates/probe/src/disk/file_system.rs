@@ -1,4 +1,4 @@
-//! What holds a directory: its file system, and the device of that.
+//! The file system that holds a directory, and its device.
 
 use rustix::fs::{Access, major, minor, stat};
 use serde::Serialize;
