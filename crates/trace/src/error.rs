@@ -1,4 +1,4 @@
-//! Why a program could not be looked at.
+//! Errors of tracing a program.
 
 use nix::errno::Errno;
 use std::{ffi::OsString, io};

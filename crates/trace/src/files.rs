@@ -1,4 +1,4 @@
-//! What is noted of each file.
+//! Notes on each traced file.
 
 use hdrhistogram::Histogram;
 use std::{collections::HashMap, path::PathBuf, time::Duration};

@@ -1,4 +1,5 @@
-//! Which calls stop the program: a classic BPF program, so that all others run at their own speed.
+//! The filter of calls that stop the program: a classic BPF program, so that all others run at
+//! their own speed.
 
 use crate::calls::NUMBERS;
 use libc::{

@@ -1,4 +1,4 @@
-//! How a program is started below the filter.
+//! Starts a program below the filter.
 //!
 //! 1. The parent finds out, by a child that does nothing else, whether a filter may be installed.
 //! 2. It forks. The child waits at a pipe until the parent has become its tracer: below the filter,

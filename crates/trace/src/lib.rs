@@ -1,4 +1,4 @@
-//! What a program writes and syncs, seen by `ptrace(2)`: for `forebay learn`.
+//! A trace of the writes and syncs of a program, seen by `ptrace(2)`: for `forebay learn`.
 //!
 //! The program runs plainly. Its calls that write, sync, allocate or map files stop it on their way
 //! into the kernel and out again. What it forks and executes is seen too. It need not be linked to
