@@ -37,7 +37,7 @@ use std::{
 };
 use uuid::Uuid;
 
-/// How long a commit of another is waited for before looking whether it is still under way.
+/// Wait for another's commit before looking if it is still under way.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
 /// Commits that are being written at a time. A third brings no more.
@@ -48,9 +48,9 @@ const SPINS: u32 = 200;
 /// A stretch of a log from the start of a segment on, and where that segment lies in the pool.
 pub(crate) type LogPart = (Range<Lsn>, u64);
 
-/// What a commit needs of a log.
+/// A log's side of a commit.
 pub(crate) trait CommitLog {
-    /// Why nothing is committed any more.
+    /// Fails if nothing is committed any more, with the reason.
     ///
     /// # Errors
     /// [`AppendError::Closed`].
@@ -63,14 +63,14 @@ pub(crate) trait CommitLog {
     /// [`AppendError::Closed`].
     fn fill(&self) -> Result<(Vec<LogPart>, Lsn), AppendError>;
 
-    /// Where it lies.
+    /// The medium that the log lies on.
     fn media(&self) -> &dyn Media;
 
     /// The medium failed: nothing is committed from now on.
     fn fail(&self, error: &io::Error);
 }
 
-/// How far a log is committed and who commits it: atomics only, so that processes may share it.
+/// A log's committed address, and its committer: atomics only, so that processes may share it.
 #[repr(C)]
 pub(crate) struct Commits {
     /// Everything below is committed, or released.

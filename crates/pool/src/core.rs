@@ -38,16 +38,16 @@ const fn recovery_lock(lane: u32) -> u32 {
     (1 << 21) + lane
 }
 
-/// What a lane needs of its pool.
+/// The parts of a pool that a lane needs.
 pub(crate) struct Core {
     pub(crate) path: PathBuf,
     pub(crate) media: Arc<dyn Media>,
     pub(crate) superblock: Superblock,
-    /// Who opened it.
+    /// The process that opened it.
     pub(crate) process: ProcessMark,
     /// Its file had a name then.
     pub(crate) is_named: bool,
-    /// Whether anything may be changed, or locked.
+    /// The right to change or lock anything.
     pub(crate) access: PoolAccess,
 }
 
@@ -175,7 +175,7 @@ impl Core {
         done.map_err(|e| PoolError::io(&self.path, "mapping the pool's memory", e))
     }
 
-    /// Whether everything that was written to the tables is durable.
+    /// Fails unless everything that was written to the tables is durable.
     pub(crate) fn check(&self) -> Result<(), PoolError> {
         let done = self.media.check();
         done.map_err(|e| PoolError::io(&self.path, "writing the pool's tables", e))

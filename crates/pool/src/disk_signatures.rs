@@ -16,7 +16,7 @@ const MIB: u64 = 1 << 20;
 pub struct FoundSignature {
     /// In words, as in `an XFS file system`.
     pub what: String,
-    /// Where on the disk it is known by, bytes from the start.
+    /// Place of the signature on the disk, bytes from the start.
     pub at: u64,
 }
 
@@ -156,8 +156,8 @@ static MARKS: [DiskSignature; 50] = [
     start("an Oracle ASM disk", 32, 0, b"ORCLDISK"),
 ];
 
-/// What is on the disk that `file` is open on, for reading, and that has so many `bytes`: empty if
-/// nothing is. Nothing is changed.
+/// Signatures on the disk that `file` is open on, for reading, and that has so many `bytes`: empty
+/// if there are none. Nothing is changed.
 ///
 /// # Errors
 /// I/O errors.

@@ -49,7 +49,7 @@ pub fn user() -> u32 {
     geteuid().as_raw()
 }
 
-/// Why what a file says is not believed.
+/// The reason that a file's contents are not believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DistrustReason {
     /// Users without its owner's rights may have written it.
@@ -66,7 +66,7 @@ pub enum DistrustReason {
     },
 }
 
-/// As whom `user` does what this file says: its owner, for root; else as itself.
+/// The user that obeys this file when `user` reads it: its owner, for root; else `user` itself.
 ///
 /// # Errors
 /// If another user than that could have written it, or `user` may not act for its owner.

@@ -27,7 +27,7 @@ pub struct LaneStatus {
     pub epoch: u32,
     /// Its number of segments.
     pub segments: u32,
-    /// What is wrong with its entry, if anything.
+    /// The damage of its entry, if any.
     pub damage: Option<String>,
 }
 
@@ -50,7 +50,7 @@ impl PoolHold<'_> {
     }
 }
 
-/// What a check of one lane found.
+/// The finding of a check of one lane.
 #[derive(Debug)]
 pub enum LaneCheck {
     /// A process has it: its log is moving and was not walked.

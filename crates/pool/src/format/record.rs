@@ -62,7 +62,7 @@ pub struct RecordHeader {
     pub epoch: u32,
     /// Lines between what was durable when it was reserved and itself.
     pub lag: u32,
-    /// What the payload is.
+    /// The payload's kind.
     pub kind: u16,
 }
 
@@ -167,7 +167,7 @@ fn checksum<'a>(owner: Uuid, header: &[u8], payload: impl Iterator<Item = &'a [u
     crc32c_seeded(&seed, payload)
 }
 
-/// Why bytes are not the record expected there.
+/// The reason that bytes are not the record expected there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InvalidRecord {
     /// Fewer bytes than a header, or than the header states.
@@ -183,9 +183,9 @@ pub enum InvalidRecord {
     Elsewhere(Lsn),
     /// The checksum does not match: torn, damaged, or another owner's.
     Checksum {
-        /// What the header states.
+        /// The header's checksum.
         stated: u32,
-        /// What the bytes give.
+        /// The checksum of the bytes.
         found: u32,
     },
 }

@@ -48,7 +48,7 @@ pub struct Superblock {
     pub disk: bool,
     /// The copy with the higher one counts.
     pub epoch: u64,
-    /// When it was made, seconds since 1970.
+    /// Time at which it was made, seconds since 1970.
     pub created_s: u64,
 }
 

@@ -38,7 +38,7 @@ pub struct LaneState {
     pub taken: bool,
     /// Rises with every write of the state.
     pub sequence: u64,
-    /// Whose log the lane holds.
+    /// The owner of the log that the lane holds.
     pub owner: Uuid,
     /// Log address below which everything is released.
     pub head: u64,
@@ -59,7 +59,7 @@ pub struct LaneEntry {
     next_slot: usize,
     /// The owner's words for itself.
     pub label: String,
-    /// What is wrong with a slot, if anything.
+    /// The damage of a slot, if any.
     pub damage: Option<String>,
 }
 

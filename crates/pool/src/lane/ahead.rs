@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// there are more writers than processors.
 const AHEAD_POLL: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(5));
 
-/// How much of the open segment a drain writes ahead at a time, bytes.
+/// Bytes of the open segment that a drain writes ahead at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AheadBytes {
     /// Less is not worth a write.
@@ -35,7 +35,7 @@ pub struct AheadPages<'a> {
     written: bool,
 }
 
-/// How far a slot's segment was written ahead.
+/// The part of a slot's segment that was written ahead.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WrittenAhead {
     /// Bytes from the segment's start, whole pages.
@@ -45,7 +45,7 @@ pub(super) struct WrittenAhead {
     void: bool,
 }
 
-/// How an open segment grows.
+/// The growth of an open segment.
 #[derive(Default)]
 pub(super) struct SegmentGrowth {
     /// How far it was published when it was looked at last, and when that was. The address is none

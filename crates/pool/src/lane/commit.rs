@@ -75,7 +75,7 @@ impl Lane {
         }
     }
 
-    /// Why nothing is appended or committed any more: what the medium failed with.
+    /// The failure of the medium after which nothing is appended or committed any more.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         if let Err(forked) = self.core.check_own() {
@@ -90,7 +90,7 @@ impl Lane {
         (self.commits.as_ref()).is_none_or(|commits| commits.reach(lsn))
     }
 
-    /// Of what is published below `visible`, what is durable: the address up to which it is.
+    /// The address below which records that are published below `visible` are durable.
     pub(super) fn durable_below(&self, visible: Lsn) -> Lsn {
         (self.commits.as_deref()).map_or(visible, |commits| visible.min(commits.committed()))
     }

@@ -40,7 +40,7 @@ const USUAL: Duration = Duration::from_millis(5);
 /// those before.
 const MEMORY: u64 = 4;
 
-/// What a writer is told whose record lies where the lane is crowded.
+/// The wait of a writer whose record lies in the crowded part of the lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crowded {
     /// By how much the records up to this one are ahead of the drain: for so long its writer should
@@ -51,7 +51,7 @@ pub struct Crowded {
     pub another_is_free: bool,
 }
 
-/// Where a lane is crowded, and how its writers have waited. Times are nanoseconds since the lane
+/// The crowded part of a lane, and the waits of its writers. Times are nanoseconds since the lane
 /// was opened.
 pub(super) struct Crowding {
     /// Records from this address on are; none while another segment is free.

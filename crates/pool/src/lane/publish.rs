@@ -66,7 +66,7 @@ const _: () = assert!(crate::format::layout::SEGMENT_MAX / (LINE as u64) <= 1 <<
 
 /// The address up to which everything is published.
 pub(crate) trait PublishMark {
-    /// Where it stands.
+    /// The mark's place.
     fn at(&self) -> Lsn;
     /// Moves it, by the only one who may.
     fn set(&self, to: Lsn);

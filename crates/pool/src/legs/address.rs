@@ -28,7 +28,7 @@ pub(crate) enum LegAddress {
     Disk(PathBuf),
 }
 
-/// Where an export is.
+/// The address of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ExportAddress {
     host: String,
@@ -37,7 +37,7 @@ pub(crate) struct ExportAddress {
     tls: Option<LegTls>,
 }
 
-/// What an address says of TLS.
+/// An address's TLS: none, certificates or a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LegTls {
     Certificates(LegCertificates),
@@ -47,7 +47,7 @@ pub(crate) enum LegTls {
 /// By whom a server's certificate is to be signed, and who this machine is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LegCertificates {
-    /// Where the certificates are: an absolute path.
+    /// The directory of the certificates: an absolute path.
     pub(crate) directory: String,
     /// The name in the server's certificate, if it is not the host's.
     hostname: Option<String>,
@@ -60,7 +60,7 @@ pub(crate) struct LegCertificates {
 pub(crate) struct LegKey {
     /// The file with keys: an absolute path.
     pub(crate) file: String,
-    /// Whose it is.
+    /// The key's user.
     pub(crate) name: String,
 }
 
@@ -285,10 +285,10 @@ impl LegTls {
                 Ok(Self::Key(LegKey { file, name }))
             }
             (None, Some(_), None) => Err(format!(
-                "it does not say whose key of the file it is: {KEY_LOOKS}"
+                "it does not name the key's user in the file: {KEY_LOOKS}"
             )),
             (None, None, _) => Err(format!(
-                "it does not say by whom its certificate is signed. Name a directory with ca-cert.pem in it: {TLS_LOOKS}; or a key: {KEY_LOOKS}"
+                "it does not say who signs its certificate. Name a directory with ca-cert.pem in it: {TLS_LOOKS}; or a key: {KEY_LOOKS}"
             )),
             _ => Err(format!(
                 "it is either certificates ({TLS_LOOKS}) or a key ({KEY_LOOKS})"

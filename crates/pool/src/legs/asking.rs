@@ -163,7 +163,7 @@ pub(super) fn refusal(file: &LegsFile, seats: &[LegSeat], why: &LegRefusal) -> i
     let all = LegMask::all(file.legs.len());
     io::Error::other(match why {
         LegRefusal::NoPool { silent } if silent.is_empty() => format!(
-            "no leg has the pool: {}. What was in it is lost, but for what the files have. Make a new pool",
+            "no leg has the pool: {}. Its records are lost; the files keep their own bytes. Make a new pool",
             named(all)
         ),
         LegRefusal::NoPool { .. } => {
@@ -176,8 +176,8 @@ pub(super) fn refusal(file: &LegsFile, seats: &[LegSeat], why: &LegRefusal) -> i
             missing,
             generation,
         } => format!(
-            "{} has or had perhaps newer records than the legs that answer (generation {generation}). Make it answer. If it, or what it had, is lost for good, \
-             say so: forebay recover --pool FILE --lost-leg URL; what only that leg had is lost then",
+            "{} has or had perhaps newer records than the legs that answer (generation {generation}). Make it answer. If it, or its memory, is lost for good, say so: \
+             forebay recover --pool FILE --lost-leg URL; records that only that leg had are lost then",
             named(*missing)
         ),
         LegRefusal::TwoWriters { generation } => format!(

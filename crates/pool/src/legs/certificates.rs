@@ -35,7 +35,7 @@ const REVOKED: &str = "ca-crl.pem";
 pub(super) const CERTIFICATE: &str = "client-cert.pem";
 const KEY: &str = "client-key.pem";
 
-/// What a connection is made with.
+/// The certificates that a connection is made with.
 pub(super) struct Certificates {
     pub(super) config: Arc<ClientConfig>,
     /// This machine says who it is.
@@ -169,7 +169,7 @@ fn contents(path: &Path) -> Result<Option<Vec<u8>>, String> {
     let failed = |e: io::Error| {
         let remedy = match e.kind() {
             io::ErrorKind::PermissionDenied => {
-                ". Let the user read it who owns the pool's file, and nobody else the key"
+                ". Let the owner of the pool's file read it, and nobody else the key"
             }
             _ => "",
         };

@@ -9,7 +9,7 @@
 
 use super::{mask::LegMask, superblock::LegRecord};
 
-/// What became of asking a leg.
+/// The answer of a leg that was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LegAnswer {
     /// It cannot be asked.
@@ -19,7 +19,7 @@ pub(crate) enum LegAnswer {
     Record(LegRecord),
 }
 
-/// What is read from where.
+/// The record that counts, and the legs to read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChosenLegs {
     pub(crate) record: LegRecord,
@@ -27,7 +27,7 @@ pub(crate) struct ChosenLegs {
     pub(crate) complete: LegMask,
 }
 
-/// Why no leg is believed.
+/// The reason that no leg is believed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LegRefusal {
     /// No leg that answers has the pool.

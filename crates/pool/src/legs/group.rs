@@ -43,8 +43,8 @@ use std::{
 };
 use uuid::Uuid;
 
-/// How long a leg is left alone once it can be reached again: what was under way there is over
-/// then.
+/// Time that a leg is left alone once it can be reached again: requests that were under way are
+/// over then.
 pub(super) const QUIET: Duration = Duration::from_secs(1);
 /// How often it is told.
 const ANNOUNCED_MAX: usize = 3;
@@ -82,8 +82,8 @@ fn chosen_of(
         Some(least) if chosen.record.generation < least => {
             let legs = chosen.complete.legs().map(|leg| file.legs[leg].to_string());
             Err(io::Error::other(format!(
-                "{} was left out before the others were lost (generation {}, and {least} is the least that counts): what it has is older than the files. \
-                 What the files have counts: make a new pool",
+                "{} was left out before the others were lost (generation {}, and {least} is the least that counts): its records are older than the files. The files count: \
+                 make a new pool",
                 legs.collect::<Vec<_>>().join(", "),
                 chosen.record.generation
             )))
@@ -496,7 +496,7 @@ impl LegGroup {
                 "{left} of {copies} copies left, so every sync is a real one until it is back and complete"
             ),
             _ if lacks_copies(&self.file, left) => {
-                "What is left is on this machine, so every sync is a real one until another machine has a copy".to_owned()
+                "The copy that is left is on this machine, so every sync is a real one until another machine has one".to_owned()
             }
             left => format!("{left} copies left"),
         };

@@ -28,7 +28,7 @@ const PAYLOAD: u32 = 32 << 20;
 /// Requests are made of whole pages.
 const PAGE: u32 = 4096;
 
-/// What the server says of its export.
+/// The server's description of its export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ExportInfo {
     pub(crate) bytes: u64,

@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-/// How long a writer of another machine is waited for: it is told, and its lease ends.
+/// Wait for a writer of another machine: it is told, and its lease ends.
 pub(super) const TAKEOVER: Duration = Duration::from_secs(8);
 /// How long a look at the legs is good for, from when it was begun. What is left of [`TAKEOVER`] is
 /// for what was allowed right before its end, and for clocks that run differently.

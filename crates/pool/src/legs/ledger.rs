@@ -75,7 +75,7 @@ impl LegLedger {
         }
     }
 
-    /// What the legs' superblocks say.
+    /// The record in the legs' superblocks.
     pub(crate) fn record(&self) -> &LegRecord {
         &self.record
     }

@@ -39,7 +39,7 @@ use std::{
     time::Duration,
 };
 
-/// How long a leg may take to answer. Then it is none any more.
+/// The longest time that a leg may take to answer. Then it is none any more.
 pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 /// How often the answers that are missing are looked at.
 const LOOK: Duration = Duration::from_millis(100);

@@ -194,7 +194,7 @@ extern "C" fn give_key(
     known.key.len() as c_uint
 }
 
-/// What became of a step.
+/// The outcome of a step.
 pub(super) enum SslStep {
     /// So many bytes.
     Done(usize),

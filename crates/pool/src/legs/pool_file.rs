@@ -121,7 +121,7 @@ impl LegsFile {
         Ok(self)
     }
 
-    /// What `file` says, if it is such a file.
+    /// The contents of `file`, if it is such a file.
     ///
     /// # Errors
     /// It cannot be read; or it begins as one, and is none: the inner one, in words.

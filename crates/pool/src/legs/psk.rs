@@ -44,7 +44,7 @@ pub(super) fn read(key: &LegKey) -> io::Result<PresharedKey> {
             })
         }
         _ => Err(at_file(format!(
-            "what stands behind {name}: is no key of 1 to {KEY_MAX} bytes in hexadecimal digits"
+            "the text behind {name}: is no key of 1 to {KEY_MAX} bytes in hexadecimal digits"
         ))),
     }
 }

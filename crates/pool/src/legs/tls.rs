@@ -26,7 +26,7 @@ const AT_ONCE: usize = 64 << 10;
 pub(super) trait ByteStream: Read + Write {}
 impl<S: Read + Write> ByteStream for S {}
 
-/// What begins a session.
+/// The means that begin a session.
 pub(super) enum TlsStart {
     Certificates(Box<CertificatesStart>),
     Key {
@@ -169,7 +169,7 @@ impl CertificatesStart {
                     }
                     CertificateError::ExpiredRevocationList
                     | CertificateError::ExpiredRevocationListContext { .. } => {
-                        format!("get a new list of what is revoked: {directory}/ca-crl.pem")
+                        format!("get a new revocation list: {directory}/ca-crl.pem")
                     }
                     _ => "make it as Forebay's documentation has it (docs/legs.md)".to_owned(),
                 };
@@ -183,7 +183,7 @@ impl CertificatesStart {
                 format!("speaks TLS in another way than this program: {e:?}")
             }
             TlsError::AlertReceived(AlertDescription::InternalError) => {
-                "failed by its own fault while TLS began: see what it says itself".to_owned()
+                "failed by its own fault while TLS began: see its own log".to_owned()
             }
             TlsError::AlertReceived(e) => {
                 format!("refuses TLS ({e:?}): {}", self.who_is_refused())
@@ -197,8 +197,8 @@ impl CertificatesStart {
         let Self { directory, .. } = self;
         match self.is_known {
             true => format!(
-                "most likely it does not accept this machine's certificate. See what it says itself, and whether {directory}/{CERTIFICATE} is signed by \
-                 the authority that it was given, and is valid still"
+                "most likely it does not accept this machine's certificate. See its own log, and check that {directory}/{CERTIFICATE} is signed by the authority that it \
+                 was given, and is valid still"
             ),
             false => format!(
                 "most likely it asks for this machine's certificate, and there is none: put {CERTIFICATE} and client-key.pem into {directory}"

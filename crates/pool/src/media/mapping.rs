@@ -19,7 +19,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// How a file is mapped.
+/// The way a file is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MappingKind {
     /// `MAP_SHARED_VALIDATE | MAP_SYNC`: block allocations are durable before a fault returns,
@@ -29,7 +29,7 @@ pub(super) enum MappingKind {
     Shared,
 }
 
-/// What is done with a mapped file.
+/// The access to a mapped file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PoolAccess {
     /// It is read, and the kernel lets nothing be stored.

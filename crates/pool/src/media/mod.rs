@@ -57,7 +57,7 @@ use std::{
     os::fd::{BorrowedFd, RawFd},
 };
 
-/// What a pool's contents live through.
+/// The losses that a pool's contents survive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PoolPersistence {
@@ -91,7 +91,7 @@ impl fmt::Display for PoolPersistence {
         f.write_str(match self {
             Self::PowerCut => "survives a power cut",
             Self::PowerCutOnceCommitted => {
-                "survives a power cut, if the disk keeps what it says it has"
+                "survives a power cut, if the disk keeps the writes that it confirms"
             }
             Self::MachineLossOnceCommitted => {
                 "survives the loss of this machine, as long as a machine with a complete leg stays up"
@@ -103,7 +103,7 @@ impl fmt::Display for PoolPersistence {
     }
 }
 
-/// In which direction a medium's [descriptor](Media::descriptor) goes between processes.
+/// The direction in which a medium's [descriptor](Media::descriptor) goes between processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DescriptorSharing {
     /// Others are sent this process's.
@@ -125,7 +125,7 @@ pub trait Media: Send + Sync + 'static {
         0..0
     }
 
-    /// What a fenced store lives through.
+    /// The losses that a fenced store survives.
     fn durability(&self) -> PoolPersistence;
 
     /// The medium in words, for status: kind and path.
@@ -222,7 +222,7 @@ pub trait Media: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Where processes ask another one to write, if they do; empty otherwise.
+    /// The memory in which processes ask another one to write, if they do; empty otherwise.
     fn posts_memory(&self) -> Range<usize> {
         0..0
     }
@@ -247,8 +247,8 @@ pub trait Media: Send + Sync + 'static {
         Ok(())
     }
 
-    /// What was written back by a process that did not live to be told is durable once this
-    /// returns, as far as [`load_in`](Self::load_in) finds it.
+    /// Makes the write-back of a process that did not live to be told durable, as far as
+    /// [`load_in`](Self::load_in) finds it.
     ///
     /// # Errors
     /// It cannot be made so.
@@ -269,7 +269,7 @@ pub trait Media: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Whether everything stored to the tables is durable.
+    /// Fails unless everything stored to the tables is durable.
     ///
     /// # Errors
     /// That with which it could not be made so.

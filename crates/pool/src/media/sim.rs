@@ -42,7 +42,7 @@ use std::{
 pub enum SimEvent {
     /// A thread stored bytes (in whole lines).
     Store {
-        /// Who stored.
+        /// The thread that stored.
         thread: ThreadId,
         /// Byte offset in the pool.
         offset: u64,
@@ -51,7 +51,7 @@ pub enum SimEvent {
     },
     /// A thread fenced: its earlier stores are durable.
     Fence {
-        /// Who fenced.
+        /// The thread that fenced.
         thread: ThreadId,
     },
     /// Everything stored before, by whatever thread, is durable.
@@ -148,7 +148,7 @@ impl SimMedia {
         }
     }
 
-    /// Whether the disk was told to fail, and has.
+    /// True if the disk was told to fail, and has.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         let state = self.state.lock();

@@ -61,7 +61,7 @@ impl SegmentWindow {
         }
     }
 
-    /// Where the segment lies in the pool.
+    /// The segment's place in the pool.
     pub(crate) fn offset(&self) -> u64 {
         self.offset
     }
@@ -162,7 +162,7 @@ impl SegmentWindow {
     }
 }
 
-/// Where something is about to be written, by the only one who may: it cannot be published
+/// A place for bytes about to be written, by the only one who may: it cannot be published
 /// meanwhile. The mark is looked at once, since another processor writes it all the time.
 pub(crate) struct WindowPlace<'a> {
     media: &'a dyn Media,
@@ -177,7 +177,7 @@ impl WindowPlace<'_> {
         self.behind
     }
 
-    /// Where it lies in the pool.
+    /// Its offset in the pool.
     #[inline]
     pub(crate) fn offset(&self) -> u64 {
         self.offset
@@ -198,7 +198,7 @@ pub(crate) struct WindowPin {
 }
 
 impl WindowPin {
-    /// Where the bytes lie in the pool.
+    /// The bytes' offset in the pool.
     pub(crate) fn offset(&self) -> u64 {
         self.offset
     }

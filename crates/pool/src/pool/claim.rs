@@ -28,7 +28,7 @@ use crate::{
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// How a lane is claimed, see [`Pool::claim`].
+/// Options of a claim, see [`Pool::claim`].
 #[derive(Clone, Debug)]
 pub struct ClaimOptions {
     pub(crate) segments: u16,

@@ -47,7 +47,7 @@ struct CopiedSegment {
     bytes: Vec<u8>,
 }
 
-/// What a pool had of a lane's log at one moment.
+/// A copy of a lane's log in a pool at one moment.
 pub struct LaneCopy {
     state: LaneState,
     end: Lsn,
@@ -111,8 +111,8 @@ impl LaneCopy {
 }
 
 impl Pool {
-    /// What the pool has of the log of `owner`, whoever has the lane: as durable at this moment as
-    /// the pool is. `None` if it has no lane.
+    /// A copy of the log of `owner`, whoever has the lane: as durable at this moment as the pool
+    /// is. `None` if it has no lane.
     ///
     /// The pool must not be one in which this process has claimed a lane, but one that it has
     /// opened for this.

@@ -74,7 +74,7 @@ fn describe(file: &File, found: &[FoundSignature]) -> String {
     let mut start = vec![0; 2 * PAGE as usize];
     let read = file.read_exact_at(&mut start, 0);
     if let (Ok(()), Some(pool)) = (read, Superblock::on_disk(&start)) {
-        let shows = "forebay pool status shows who has records in it";
+        let shows = "forebay pool status shows the owners of its records";
         words.push_str(&format!(", uuid {}; {shows}", pool.uuid));
     }
     let parts = file

@@ -75,7 +75,7 @@ impl Pool {
         self.core.superblock.geometry
     }
 
-    /// When it was made, seconds since 1970.
+    /// Time at which it was made, seconds since 1970.
     #[must_use]
     pub fn created_s(&self) -> u64 {
         self.core.superblock.created_s
@@ -99,7 +99,7 @@ impl Pool {
         self.core.access == PoolAccess::Read
     }
 
-    /// What the pool's contents live through.
+    /// The losses that the pool's contents survive.
     #[must_use]
     pub fn durability(&self) -> PoolPersistence {
         self.core.media.durability()

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// How a pool is made or opened.
+/// Options to make or open a pool.
 ///
 /// The sizes are those of a pool that is made; one that is opened has its own. Making is
 /// [`create`](Self::create), opening [`open`](Self::open); [`create_on`](Self::create_on) and

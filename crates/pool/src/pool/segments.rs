@@ -38,7 +38,7 @@ impl Pool {
         Ok(segments)
     }
 
-    /// Whose each segment is. What a free lane has by the map is free: its owner left, or died
+    /// The owner of each segment. What a free lane has by the map is free: its owner left, or died
     /// while taking it.
     pub(super) fn segment_owners(
         &self,

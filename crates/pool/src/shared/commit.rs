@@ -205,7 +205,7 @@ impl SharedLane {
         commits.between(self.us.committer(), PATIENCE, check, work);
     }
 
-    /// What is below `head` is released, and committed or not needed any more.
+    /// Notes that all below `head` is released, and committed or not needed any more.
     pub(super) fn committed_to(&self, head: Lsn) {
         self.us.commits().move_to(head);
     }

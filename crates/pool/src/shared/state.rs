@@ -77,7 +77,7 @@ pub(super) struct SharedState {
     closed: AtomicU32,
     /// The error that the medium failed with in a member's commit; 0 if it has not.
     failed: AtomicI32,
-    /// Where the next record goes, as in a lane of one process: log address and slot.
+    /// The place of the next record, as in a lane of one process: log address and slot.
     pub(super) tail: OwnLine<AtomicU64>,
     /// Everything below is published: durable without a gap.
     pub(super) mark: OwnLine<AtomicU64>,
@@ -100,7 +100,7 @@ pub(super) struct SharedState {
 unsafe impl Atomics for SharedState {}
 
 impl SharedState {
-    /// What the owner of a new lane says first.
+    /// The first contents of a new lane, by its owner.
     pub(super) fn begin(&self, pool: Uuid, owner: Uuid, epoch: u32, start: Lsn) {
         store_uuid(&self.owner, owner);
         store_uuid(&self.pool, pool);
@@ -229,14 +229,14 @@ impl WriterCell {
         self.state.store(state & !PHASE | CLAIMED, Release);
     }
 
-    /// What it announced is done, or was not.
+    /// Frees the cell: its announced work is done, or was not.
     #[inline]
     pub(super) fn free(&self) {
         let state = self.state.load(Relaxed);
         self.state.store(state & !(USE - 1), Release);
     }
 
-    /// What is to be known of it; the owner alone looks.
+    /// The cell's contents; the owner alone looks.
     pub(super) fn seen(&self) -> SeenCell {
         SeenCell(self.state.load(SeqCst))
     }

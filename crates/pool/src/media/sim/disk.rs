@@ -6,7 +6,7 @@ use std::{io, thread};
 /// A disk keeps its promises in sectors of so many bytes.
 pub(super) const SECTOR: usize = 512;
 
-/// What it has, by whichever process.
+/// The disk's contents, by whichever process.
 pub(super) struct SimDisk {
     bytes: Vec<u8>,
     /// The tables end here.

@@ -135,7 +135,7 @@ impl CrashPoint<'_> {
         image
     }
 
-    /// Where stores are in flight, and how many bytes of each.
+    /// The places of stores in flight, and the bytes of each.
     pub fn in_flight(&self) -> impl Iterator<Item = (u64, usize)> {
         self.in_flight.keys().map(|at| (*at, self.unit))
     }

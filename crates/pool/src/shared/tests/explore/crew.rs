@@ -29,7 +29,7 @@ use std::{
 
 pub(super) type Job = Box<dyn FnOnce() + Send>;
 
-/// What is thrown in a thread that dies, or whose schedule is over.
+/// Thrown in a thread that dies, or whose schedule is over.
 pub(super) struct Gone;
 
 /// The threads; number 0 is the owner's, which does not die. Others have the numbers of their

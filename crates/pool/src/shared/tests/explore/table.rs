@@ -21,7 +21,7 @@ const UNSEEN: [&str; 4] = [
 /// Waits end by their limit so often in a schedule, or for ever.
 const RESCUES_MAX: u32 = 12;
 
-/// What a thread can do.
+/// A thread's state.
 #[derive(Debug)]
 pub(super) enum Status {
     Ready,
@@ -38,7 +38,7 @@ pub(super) enum Status {
     Over,
 }
 
-/// How far schedules go.
+/// The limits of schedules.
 #[derive(Clone, Copy)]
 pub(super) struct Bounds {
     /// Switches away from a thread that could go on.
@@ -218,7 +218,7 @@ impl Table {
         self.failure.get_or_insert_with(|| why.to_owned());
     }
 
-    /// What happened, the last of it.
+    /// The last events.
     pub(super) fn story(&self) -> String {
         let mut story = String::new();
         let mut last = usize::MAX;
