@@ -60,7 +60,7 @@ use uuid::Uuid;
 /// Device and inode.
 pub(crate) type FileKey = (u64, u64);
 
-/// Where tables lie, if it is there: visible to all users and all processes, and gone after a
+/// Directory of tables, if it is there: visible to all users and all processes, and gone after a
 /// reboot.
 pub(crate) const SHARED_DIR: &str = "/dev/shm";
 /// "absorbed" and the version of the table's layout, as in every layout followed by the boot id.
@@ -326,7 +326,7 @@ impl TableView {
         is_it.then_some(view)
     }
 
-    /// Where it is mapped.
+    /// The range that it is mapped at.
     pub(crate) fn memory(&self) -> Range<usize> {
         self.0.memory()
     }

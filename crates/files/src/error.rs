@@ -15,9 +15,9 @@ pub enum FilesError {
     /// The operating system.
     #[error("{doing}: {source}")]
     Io {
-        /// What was being done, and to what.
+        /// The step that failed, and its object.
         doing: String,
-        /// What it said.
+        /// The system's error.
         source: io::Error,
     },
     /// The configuration.
@@ -34,7 +34,7 @@ pub enum FilesError {
         lane: u32,
         /// The record.
         lsn: u64,
-        /// What is wrong with it.
+        /// The mistake.
         what: String,
     },
 }

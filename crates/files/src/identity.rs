@@ -144,8 +144,8 @@ fn mount_now(fd: BorrowedFd<'_>) -> Option<u64> {
     (stat.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(stat.stx_mnt_id)
 }
 
-/// Which file system a file is on, as long as the machine is up: its device. Each subvolume of
-/// btrfs has a device of its own: there it is the part of its number that is the same in all.
+/// The file system of a file, as long as the machine is up: its device. Each subvolume of btrfs has
+/// a device of its own: there it is the part of its number that is the same in all.
 ///
 /// # Errors
 /// The kernel's.

@@ -4,7 +4,7 @@
 //! The headers of the libc crate have hardly any of these numbers. Of a request the kernel has 32
 //! bits.
 
-/// Where an argument has a descriptor.
+/// The place of a descriptor in an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArgumentPlace {
     /// It is one.
@@ -13,7 +13,7 @@ pub enum ArgumentPlace {
     At(usize),
 }
 
-/// What becomes of a file that is named.
+/// The effect on a file that is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamedFileUse {
     /// The file that the request is made on may share its blocks.
@@ -28,9 +28,9 @@ pub enum NamedFileUse {
 pub struct NamingRequest {
     /// The request.
     pub number: u32,
-    /// Where the files' descriptors are.
+    /// The places of the files' descriptors.
     pub places: &'static [ArgumentPlace],
-    /// What becomes of these files.
+    /// The effect on these files.
     pub named: NamedFileUse,
 }
 
@@ -68,13 +68,13 @@ const fn naming(
     }
 }
 
-/// What a request names; none if it names nothing.
+/// The files that a request names; none if it names nothing.
 #[must_use]
 pub fn naming_request(number: u32) -> Option<&'static NamingRequest> {
     NAMING_REQUESTS.iter().find(|it| it.number == number)
 }
 
-/// Whether a request may change the contents of the file that it is made on: cloning, punching and
+/// True if a request may change the contents of the file that it is made on: cloning, punching and
 /// zeroing ranges, exchanging files, atomic writes. That is any of the file systems' families that
 /// is not known to leave them alone.
 #[must_use]

@@ -31,14 +31,14 @@ pub(crate) const BEAT: Duration = Duration::from_secs(1);
 const BEAT_MAX: Duration = Duration::from_secs(5);
 /// In which times are said; longer than the tick of the clock that files get their times from.
 const HUNDREDTH: Duration = Duration::from_millis(10);
-/// How long a replay waits to be told apart: past the hundredth of a file's time, with the clock a
-/// tick behind.
+/// A replay's wait to be told apart: past the hundredth of a file's time, with the clock a tick
+/// behind.
 pub(crate) const APART: Duration = Duration::from_millis(30);
 /// The modification time of a file that an attempt changed and did not finish, from when the next
 /// one begins: which time is its own then is said anew. No program sets it.
 pub(crate) const UNFINISHED: Duration = Duration::from_secs(0x466F_7265);
 
-/// What a lane's label says to a recovery.
+/// A lane label's message to a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LabelMark {
     /// Nothing.
@@ -55,10 +55,10 @@ pub(crate) enum LabelMark {
     Replay(ReplayProgress),
 }
 
-/// How far a replay came.
+/// The progress of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReplayProgress {
-    /// When its last attempt began, since 1970; zero if that has changed no file.
+    /// Start of its last attempt, since 1970; zero if that has changed no file.
     pub(crate) begun: Duration,
     /// After how long that changed files no more.
     pub(crate) lasts: Duration,

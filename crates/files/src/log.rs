@@ -46,7 +46,7 @@ pub(crate) struct LaneLog<'a> {
 /// Errors of all: that of the file that cannot be synced, if the lane is full because of it;
 /// [`ENDED`].
 impl LaneLog<'_> {
-    /// What a write put at file offset `at`: the first `bytes` bytes of `parts`.
+    /// Logs a write at file offset `at`: the first `bytes` bytes of `parts`.
     #[inline]
     pub(crate) fn write(
         &self,
@@ -158,7 +158,7 @@ impl LaneLog<'_> {
         self.append_head(number, KIND_ORDERED, end)
     }
 
-    /// Whether the file has a name.
+    /// Logs the state of the file's name: kept, or lost.
     pub(crate) fn gone(&self, number: usize, gone: NameLoss) -> Result<(), Errno> {
         // First, so that a segment that is begun meanwhile says so too.
         self.page.files[number].set_gone(gone);
@@ -354,7 +354,7 @@ impl KeptRecords {
         Self(kept)
     }
 
-    /// When the last of them was made, or the time that the file was given: nanoseconds since 1970.
+    /// Time of the last of them, or the time that the file was given: nanoseconds since 1970.
     pub(crate) fn last(&self) -> Option<u64> {
         let times = self.0.iter().filter_map(|(kind, payload)| {
             let (head, _) = record::decode(*kind, payload).ok()?;
@@ -366,7 +366,8 @@ impl KeptRecords {
         times.max()
     }
 
-    /// What is to be written to the file again, and where: not what is newer in the kernel.
+    /// The bytes to be written to the file again, with their places: not those that are newer in
+    /// the kernel.
     pub(crate) fn parts(&self, file: &SharedFile) -> Vec<(u64, &[u8])> {
         let mut changes = Vec::new();
         for (kind, payload) in &self.0 {

@@ -111,7 +111,7 @@ impl OrderPage {
         }
     }
 
-    /// What stands at `place`.
+    /// The order of the file system at `place`.
     #[inline]
     pub(crate) fn journal(&self, place: usize) -> Option<&JournalOrder> {
         self.journals.get(place)
@@ -171,7 +171,7 @@ impl OrderView {
         Self::of(file.as_fd())
     }
 
-    /// That which is open as `fd`.
+    /// The page that is open as `fd`.
     ///
     /// # Errors
     /// What the kernel says; `EINVAL` for something smaller.
@@ -179,7 +179,7 @@ impl OrderView {
         Mapped::map(fd).map(Self)
     }
 
-    /// Where it is mapped.
+    /// The range that it is mapped at.
     pub(crate) fn memory(&self) -> Range<usize> {
         self.0.memory()
     }

@@ -46,7 +46,7 @@ impl PendingRecords {
     }
 }
 
-/// What is found of a file in a lane.
+/// The records found of a file in a lane.
 pub(crate) enum LaneFinding {
     /// No record of it.
     Nothing,
@@ -251,7 +251,7 @@ pub(crate) fn may_wait(place: &LanePlace) -> bool {
     })
 }
 
-/// What a dead run's lane still has.
+/// The remains of a dead run's lane.
 pub(crate) enum LaneRemains {
     /// Nothing; or its pool is not there any more.
     Nothing,
@@ -261,7 +261,7 @@ pub(crate) enum LaneRemains {
     Unknown,
 }
 
-/// What a dead run's lane still has, for its user: unlike [`may_wait`], nothing waits in a pool
+/// The remains of a dead run's lane, for its user: unlike [`may_wait`], nothing waits in a pool
 /// that was removed.
 pub(crate) fn left(place: &LanePlace) -> LaneRemains {
     let pool = match open_with(&PoolOptions::new().emulated(true), &place.path) {
@@ -281,7 +281,7 @@ pub(crate) fn left(place: &LanePlace) -> LaneRemains {
     }
 }
 
-/// When the last record was written that waits in a pool for any file; none if none does.
+/// Time of the last record that waits in a pool for any file; none if none does.
 pub fn last_record(pool: &Pool) -> Option<Duration> {
     let mut last = None;
     for lane in lanes(pool) {

@@ -29,7 +29,7 @@ pub const GENERIC: &str = "generic";
 /// The profile of a program that no other one names.
 pub const ANY: &str = "any";
 
-/// What is absorbed in one run.
+/// The files that one run absorbs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AbsorbPolicy {
     /// The profile's name, or [`GENERIC`].
@@ -41,7 +41,8 @@ pub struct AbsorbPolicy {
     pub preallocated: Vec<String>,
     /// Making an `io_uring` fails with `ENOSYS`.
     pub refuse_io_uring: bool,
-    /// Where a [guard](crate::guard) is laid, if one is.
+    /// The directory, below the working directory, in which a [guard](crate::guard) is laid, if
+    /// any.
     pub guard: Option<String>,
 }
 
@@ -69,7 +70,7 @@ fn in_short(pattern: &str) -> String {
     shown + left
 }
 
-/// What the user asks for, and about which program.
+/// The user's wishes, and the program that they are about.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyRequest<'a> {
     /// The program's names, the likeliest first: as it was called, and as the file is called that

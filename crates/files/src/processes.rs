@@ -162,7 +162,7 @@ pub(crate) fn has_mapped(id: u32, file: &Stat) -> bool {
     })
 }
 
-/// Whether the process has Forebay's library; none if that cannot be told, or if it is about to
+/// True if the process has Forebay's library; none if that cannot be told, or if it is about to
 /// end.
 pub(crate) fn has_library(id: u32) -> Option<bool> {
     const LIBRARY: &str = "/libforebay";

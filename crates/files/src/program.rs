@@ -94,7 +94,7 @@ pub fn words(line: &[u8]) -> impl Iterator<Item = &OsStr> {
         .map(OsStr::from_bytes)
 }
 
-/// Why the program runs with more rights than its caller, if it does.
+/// The reason that the program runs with more rights than its caller, if it does.
 pub fn gains_privileges(file: &File) -> io::Result<Option<&'static str>> {
     const SETUID: u32 = 0o4000;
     const SETGID: u32 = 0o2010;
@@ -111,7 +111,7 @@ pub fn gains_privileges(file: &File) -> io::Result<Option<&'static str>> {
     Ok((found.is_ok() && !uid.is_root()).then_some("has file capabilities"))
 }
 
-/// How a program calls the kernel, as far as its file tells.
+/// The way a program calls the kernel, as far as its file tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkKind {
     /// By the GNU C library, before which another library can be put.
@@ -143,7 +143,7 @@ impl LinkKind {
     }
 }
 
-/// What the headers of a program say.
+/// The contents of a program's headers.
 pub struct Elf {
     /// For the same kind of machine as this program.
     pub ours: bool,
@@ -207,7 +207,7 @@ impl Elf {
         Ok(elf)
     }
 
-    /// How it calls the kernel.
+    /// The way it calls the kernel.
     #[must_use]
     pub fn link_kind(&self) -> LinkKind {
         /// How the names of the GNU C library's loaders begin, whatever directory they are in.

@@ -34,7 +34,7 @@ const SLACK: Duration = Duration::from_millis(100);
 /// have got it, and the supervisor commits once a second.
 const SLACK_ON_DISK: Duration = Duration::from_secs(5);
 
-/// How much later than its last record a file may have changed without a change that is in no
+/// Time after its last record in which a file may have changed without a change that is in no
 /// record.
 pub(crate) fn slack(pool_is_on_disk: bool) -> Duration {
     match pool_is_on_disk {

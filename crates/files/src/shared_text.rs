@@ -31,7 +31,7 @@ impl<const N: usize> SharedText<N> {
         true
     }
 
-    /// What it is.
+    /// The text.
     #[must_use]
     pub fn get(&self) -> Vec<u8> {
         let length = usize::from(self.length.load(Acquire));

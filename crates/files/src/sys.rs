@@ -171,7 +171,7 @@ pub(crate) fn mark_at_end_of_thread(node: &AtomicUsize, word: &AtomicU32) -> Res
     (done == 0).then_some(()).ok_or_else(last_errno)
 }
 
-/// When the file was made, ns since 1970; 0 where that is not known.
+/// Time at which the file was made, ns since 1970; 0 if that is not known.
 pub(crate) fn born(fd: BorrowedFd<'_>) -> u64 {
     let stat = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME);
     stat.map_or(0, |stat| match stat.stx_mask & StatxFlags::BTIME.bits() {

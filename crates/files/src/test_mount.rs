@@ -9,7 +9,7 @@ use tempfile::{NamedTempFile, TempDir};
 
 pub(crate) struct Mounted {
     dir: TempDir,
-    /// What the file system is on, if it is a test's own.
+    /// The image that the file system is on, if it is a test's own.
     pub(crate) image: Option<NamedTempFile>,
 }
 

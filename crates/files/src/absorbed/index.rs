@@ -22,7 +22,7 @@ const CHAINS_BITS: u32 = 15;
 #[repr(transparent)]
 pub(super) struct IndexHeads([AtomicU32; CHAINS]);
 
-/// What [`TablePage::changes`] is while chains are changed, like every odd number.
+/// Value of [`TablePage::changes`] while chains are changed; every odd number means that.
 pub(super) const CHANGING: u64 = 1;
 
 /// What something has written over leads to no end.

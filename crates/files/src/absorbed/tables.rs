@@ -52,7 +52,7 @@ pub(crate) struct StrangeTable {
 }
 
 impl StrangeTable {
-    /// What is open as `fd`, if it is one.
+    /// The table that is open as `fd`, if it is one.
     pub(crate) fn of(fd: OwnedFd, boot: Uuid) -> Option<Self> {
         let mut head = [0; HEAD];
         let read = rustix::io::pread(&fd, &mut head, 0).ok()?;

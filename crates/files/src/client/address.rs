@@ -22,7 +22,7 @@ const LET_GO_WAIT: Duration = Duration::from_secs(15);
 /// Attempts to be welcomed by a supervisor that has too many connections.
 const WELCOME_ATTEMPTS: u32 = 500;
 
-/// Where the supervisor is, and how to say who we are.
+/// The supervisor's address, and the introduction of this process.
 pub(super) struct SupervisorAddress {
     pub(super) socket: Vec<u8>,
     pub(super) token: Uuid,

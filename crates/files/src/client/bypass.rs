@@ -53,7 +53,7 @@ const AGAIN_ALONE: Duration = Duration::from_millis(100);
 /// This process could not connect for [`HEARD_WAIT`].
 static UNREACHABLE: AtomicBool = AtomicBool::new(false);
 
-/// How long to try to be heard by a supervisor that lives.
+/// Time to try to be heard by a supervisor that lives.
 pub(super) fn heard_wait() -> Duration {
     failpoint::limit("heard", HEARD_WAIT)
 }
@@ -367,7 +367,7 @@ pub fn any_absorbed() -> bool {
     CONFIG.get().is_some_and(ClientConfig::any_absorbed)
 }
 
-/// When the program starts: descriptors that it inherited of files that the run absorbs are joined
+/// Joins, when the program starts, descriptors that it inherited of files that the run absorbs,
 /// before they are written to.
 pub(super) fn note_inherited(config: &ClientConfig) {
     let mut asked: Vec<FileKey> = Vec::new();

@@ -274,7 +274,7 @@ pub fn hides_syncs() -> bool {
     if hides {
         sys::complain_once(
             &TOLD,
-            "an io_uring is refused (ENOSYS): what it writes to a log that is open with O_SYNC or O_DSYNC would not be synced",
+            "an io_uring is refused (ENOSYS): its writes to a log that is open with O_SYNC or O_DSYNC would not be synced",
         );
     }
     hides

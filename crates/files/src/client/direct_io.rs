@@ -15,7 +15,7 @@ use std::{ffi::c_int, io::IoSlice, os::fd::BorrowedFd};
 const RWF_ATOMIC: c_int = 0x40;
 const STATX_WRITE_ATOMIC: u32 = 0x1_0000;
 
-/// What is known of a descriptor that was opened with these flags, of the absorbed file with this
+/// The entry of a descriptor that was opened with these flags, of the absorbed file with this
 /// number.
 pub(super) fn entry_of(fd: BorrowedFd<'_>, number: usize, flags: c_int) -> FdEntry {
     let entry = FdEntry::new(Some(number), flags);

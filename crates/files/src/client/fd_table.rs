@@ -17,7 +17,7 @@ pub const DESCRIPTORS: usize = 1 << 17;
 /// The C library's standard streams write to descriptors up to this one.
 const STDERR: c_int = 2;
 
-/// What the client knows of one descriptor, in one word: 0 for most.
+/// The client's note of one descriptor, in one word: 0 for most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FdEntry(u32);
 
@@ -77,7 +77,7 @@ impl FdEntry {
         Self(self.0 | offset << ALIGNED[0] | memory << ALIGNED[1])
     }
 
-    /// What offsets and lengths, and addresses, are to be multiples of.
+    /// The units that offsets and lengths, and addresses, are to be multiples of.
     #[inline]
     pub(super) fn alignment(self) -> [u64; 2] {
         let of = |at: u32| match self.0 & DIRECT {
@@ -154,7 +154,7 @@ thread_local! {
     static CHILDS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What is known of `fd`.
+/// The note of `fd`.
 #[inline]
 pub(super) fn entry(fd: c_int) -> Option<FdEntry> {
     let word = ENTRIES.get(usize::try_from(fd).ok()?)?.load(Acquire);
@@ -275,7 +275,7 @@ pub(super) fn set_given(fd: c_int) {
     GIVEN.set(fd, true);
 }
 
-/// Whether a spawned program may get a copy of `fd`. Of one that cannot be noted: true.
+/// True if a spawned program may get a copy of `fd`. Of one that cannot be noted: true.
 pub(super) fn may_be_given(fd: c_int) -> bool {
     GIVEN.has(fd).unwrap_or(true)
 }

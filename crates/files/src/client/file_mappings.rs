@@ -91,7 +91,7 @@ pub fn unmapping(range: &Range<usize>) -> bool {
     is_known
 }
 
-/// What it was about to unmap or to move is here now.
+/// Notes that a range which was about to be unmapped or moved is here now.
 pub fn stays_mapped(range: Range<usize>) {
     note(range);
 }

@@ -17,7 +17,7 @@ pub(super) struct ForkLocal<T: Send + Sync + 'static> {
 }
 
 impl<T: Send + Sync + 'static> ForkLocal<T> {
-    /// What it is at `first`.
+    /// A state that `first` makes.
     pub(super) const fn new(first: fn() -> T) -> Self {
         Self {
             current: AtomicPtr::new(ptr::null_mut()),

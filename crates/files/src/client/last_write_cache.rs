@@ -17,9 +17,9 @@ pub(super) struct LastWriteCache {
 
 /// Parts of a write's first block.
 pub(super) struct ComparedWrite {
-    /// What is logged.
+    /// The logged range.
     pub(super) logged: Range<usize>,
-    /// What was copied: from the beginning of a word on, and at least what is logged.
+    /// The copied range: from the beginning of a word on, and at least `logged`.
     pub(super) copied: Range<usize>,
 }
 

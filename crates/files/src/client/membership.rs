@@ -9,7 +9,7 @@ use std::sync::{
     },
 };
 
-/// How a process stands to its run.
+/// A process's standing to its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum RunStanding {
@@ -177,7 +177,7 @@ pub(super) fn is_to_join() -> bool {
 /// This process has descriptors that it inherited of files that the run absorbs.
 static INHERITED: AtomicBool = AtomicBool::new(false);
 
-/// When the program starts: it has some.
+/// Notes that the program has inherited some when it starts.
 pub(super) fn note_inherited() {
     INHERITED.store(true, Relaxed);
 }
@@ -196,7 +196,7 @@ pub(super) fn stays_plain_for(why: impl Into<String>) {
     let _ = PLAIN_FOR.set(why.into());
 }
 
-/// Why they do, if they do.
+/// The reason that they do, if they do.
 pub(super) fn plain_for() -> Option<String> {
     PLAIN_FOR.get().cloned()
 }

@@ -21,7 +21,7 @@ struct PrivateMapping {
     end: AtomicUsize,
 }
 
-/// What is mapped, and where in [`OURS`] that stands.
+/// The use of a mapping, and its place in [`OURS`].
 #[derive(Clone, Copy)]
 pub(super) enum MemoryUse {
     Table,
@@ -33,7 +33,7 @@ pub(super) enum MemoryUse {
     Posts,
 }
 
-/// What a session has, and a process that is no member has not.
+/// The mappings that a session has, and a process that is no member has not.
 pub(super) const OF_SESSION: [MemoryUse; 4] = [
     MemoryUse::Page,
     MemoryUse::Lane,

@@ -99,7 +99,7 @@ pub(super) fn forget_all() {
     }
 }
 
-/// Which file the descriptors with this number are of.
+/// The generation of the file that descriptors with this number are of.
 #[inline]
 pub(super) fn generation(number: usize) -> u32 {
     GENERATIONS
@@ -112,7 +112,7 @@ pub(super) fn numbers() -> impl Iterator<Item = usize> {
     (0..USED.load(Acquire)).filter(|number| generation(*number) != 0)
 }
 
-/// What this process knows of a file, under its own lock only.
+/// This process's notes of a file, under its own lock only.
 pub(super) fn local(number: usize) -> MutexGuard<'static, LastWriteCache> {
     let (part, at) = (number / PART, number % PART);
     let first = |at| Mutex::new(first_copies(part * PART + at));
@@ -140,15 +140,15 @@ fn sweep(number: usize) {
 pub(super) struct HeldFile {
     pub(super) session: &'static MemberSession,
     pub(super) number: usize,
-    /// What all processes know of it.
+    /// The state that all processes share.
     pub(super) shared: &'static SharedFile,
-    /// What this process has of its last write.
+    /// This process's copy of its last write.
     pub(super) copies: MutexGuard<'static, LastWriteCache>,
 }
 
 impl HeldFile {
-    /// What cannot be logged because the lane has ended is as if there were none: the next sync is
-    /// a real one.
+    /// Takes a record that cannot be logged because the lane has ended for none: the next sync is a
+    /// real one.
     pub(super) fn logged(&self, done: Result<(), Errno>) -> Result<(), Errno> {
         match done {
             Err(ENDED) => {

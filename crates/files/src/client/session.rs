@@ -189,9 +189,8 @@ fn of_pool(error: &PoolError) -> String {
 }
 
 /// Why a process can be no member that does not see what the run shares.
-const NOT_MAPPED: &str = "the memory in which the run counts changes, and says what it absorbs, cannot be mapped: this process sees another /dev/shm than forebay, \
-                          and another network namespace, from which the supervisor cannot be asked (a sandbox, a container): let it share one of them; or its memory is limited: \
-                          raise that limit (ulimit -v)";
+const NOT_MAPPED: &str = "the run's shared memory cannot be mapped. Either this process is in a sandbox or container with its own /dev/shm and network namespace: let it \
+share one of them with forebay. Or its memory is limited: raise that limit (ulimit -v)";
 
 impl MemberSession {
     fn begin(address: &SupervisorAddress) -> Result<Self, String> {

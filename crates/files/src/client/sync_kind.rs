@@ -1,6 +1,6 @@
 //! The kinds of syncs, and their outcomes.
 
-/// What is to be durable when a sync returns.
+/// The durability that a sync is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncKind {
     /// Bytes and all metadata: `fsync`.
@@ -11,10 +11,10 @@ pub enum SyncKind {
     Range,
 }
 
-/// How a sync was done.
+/// The way a sync was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncOutcome {
-    /// What was written is in the pool.
+    /// The writes are in the pool.
     InPool,
     /// By the kernel.
     Really,

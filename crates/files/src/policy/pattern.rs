@@ -95,7 +95,7 @@ fn set(pattern: &[u8], byte: u8) -> Option<(bool, usize)> {
     }
 }
 
-/// What is wrong with a pattern that can match no file.
+/// Refuses a pattern that can match no file, with the mistake.
 pub(super) fn check(pattern: &str) -> Result<(), &'static str> {
     if pattern.is_empty() {
         Err("is empty; write one like '*.log'")

@@ -9,8 +9,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// How the program at this path calls the kernel; of a script its interpreter. None if that cannot
-/// be told, or if it cannot be executed.
+/// The way the program at this path calls the kernel; of a script its interpreter. None if that
+/// cannot be told, or if it cannot be executed.
 #[must_use]
 pub fn kind_of(path: &Path) -> Option<LinkKind> {
     let (elf, _) = program_at(path)?;

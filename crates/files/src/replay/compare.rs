@@ -20,10 +20,10 @@ const BLOCK: u64 = 4096;
 /// A write of the lane: its offset and bytes.
 type LoggedWrite<'a> = (u64, &'a [u8]);
 
-/// Where the file has something, behind the size that it had before the lane's records, that is
-/// neither one of theirs nor zeros. None if it has nothing of the kind, or that cannot be told.
-/// With `may_be_ahead` it may have what is not in the lane (the kernel gets a write first): then a
-/// byte counts only where no program writes again.
+/// The place at which the file has something, behind the size that it had before the lane's
+/// records, that is neither one of theirs nor zeros. None if it has nothing of the kind, or that
+/// cannot be told. With `may_be_ahead` it may have what is not in the lane (the kernel gets a write
+/// first): then a byte counts only where no program writes again.
 ///
 /// # Errors
 /// If it cannot be read.
@@ -178,7 +178,7 @@ pub(super) fn is_clone(file: &LoggedFile<'_>, at: u64) -> String {
     format!(
         "{} has bytes from {at} on that no write of the program put there, behind its size before the pool's first write: is it on a clone or a snapshot of \
          its volume that was used by itself? Mount the volume that the program wrote to, and recover again; or `forebay recover --discard` drops the pool's writes, \
-         `forebay recover --force` writes them over what this one holds",
+         `forebay recover --force` writes them over the bytes of this one",
         file.path().display()
     )
 }

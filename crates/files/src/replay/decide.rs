@@ -40,7 +40,7 @@ use std::{
     time::Duration,
 };
 
-/// What a recovery knows before it looks at the files.
+/// The facts that a recovery knows before it looks at the files.
 #[derive(Clone, Copy)]
 pub(super) struct RecoverySituation<'a> {
     /// The page cache may have everything that was written.
@@ -59,7 +59,7 @@ pub(super) struct RecoverySituation<'a> {
     pub(super) options: &'a RecoverOptions,
 }
 
-/// What is to become of a file.
+/// The plan for a file.
 pub(super) enum FilePlan {
     /// Nothing: why, if that is worth telling.
     Nothing(Option<String>),
@@ -71,11 +71,11 @@ pub(super) enum FilePlan {
     Keep(TargetFile, String),
     /// The lane's records are to be written.
     Write(TargetFile),
-    /// Why it cannot be recovered, and what to do.
+    /// The reason that it cannot be recovered, and the remedy.
     Refuse(String),
 }
 
-/// Whether a file's bytes are written once more although it has them: a sync that failed may have
+/// The choice to write a file's bytes once more although it has them: a sync that failed may have
 /// left them clean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RewritePlan {
@@ -131,7 +131,7 @@ impl TargetFile {
 }
 
 impl RecoverySituation<'_> {
-    /// What is to become of the file.
+    /// The plan for the file.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -267,8 +267,8 @@ impl RecoverySituation<'_> {
             });
         };
         FilePlan::Refuse(format!(
-            "{path} was changed {:.1} s after the last write that the pool knows of: was the database started without a recovery? If what the \
-             file holds now is right, `forebay recover --discard` drops the pool's writes; if the pool's are, `forebay recover --force` writes them",
+            "{path} was changed {:.1} s after its last record in the pool, perhaps by a database started without recovery. Keep the file: `forebay recover --discard`. \
+             Write the pool's records: `forebay recover --force`",
             later.as_secs_f64()
         ))
     }
@@ -314,10 +314,9 @@ impl RecoverySituation<'_> {
     fn may_be_older(&self, file: &LoggedFile<'_>) -> String {
         let pool = self.pool.display();
         format!(
-            "{} holds something else than the pool says, and the pool is emulated: what it has may be older than the file, since the machine (or \
-             their disk) went down with both. Nothing is written. `forebay recover --pool {pool} --discard` gives up the pool's {} writes, {} bytes, as \
-             a database without Forebay and with `appendfsync no` would have; `forebay recover --pool {pool} --force` writes them over what the \
-             file holds",
+            "{} differs from the pool's records, and the pool is emulated: its records may be older than the file, since the machine (or their disk) went down with both. \
+             Nothing is written. `forebay recover --pool {pool} --discard` gives up the pool's {} writes, {} bytes, as \
+             a database without Forebay and with `appendfsync no` would have; `forebay recover --pool {pool} --force` writes them over the file's bytes",
             file.path().display(),
             file.changes.len(),
             file.bytes()

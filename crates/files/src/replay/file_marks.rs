@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use std::path::Path;
 use uuid::Uuid;
 
-/// What is said of the lane's records in a file.
+/// A file's mark of the lane's records.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum FileMark {
     Nothing,
@@ -17,7 +17,7 @@ pub(super) enum FileMark {
     Failed,
 }
 
-/// What is said in a file of the records that the lane of `owner` has of it.
+/// The file's mark of the records that the lane of `owner` has of it.
 ///
 /// # Errors
 /// Its attributes cannot be read, though there may be some that are heeded.
@@ -44,7 +44,7 @@ pub(super) fn said_in(
 /// In words: why nothing is done with a file.
 pub(super) fn untold(path: &Path, errno: Errno) -> String {
     format!(
-        "whether the pool's disk failed while {} was in use cannot be told: reading its extended attributes: {errno}. Remedy that (as a user who may \
+        "the extended attributes of {} cannot be read: {errno}. They tell if the pool's disk failed while the file was in use. Remedy that (as a user who may \
          read it), then recover again; `forebay recover --force` writes the pool's records all the same",
         path.display()
     )

@@ -14,7 +14,7 @@ use std::{
 /// A record is written at most this long after the change, for most.
 const LATE: Duration = Duration::from_secs(1);
 
-/// Whether the file has a name still.
+/// A file's name: kept, or lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LoggedNameLoss {
     No,
@@ -121,8 +121,8 @@ impl<'a> LoggedFile<'a> {
         self.paths.iter().filter_map(|path| path.parent()).collect()
     }
 
-    /// How long after the last record a file with this modification time was changed; none if it
-    /// was the program that did. `slack` is what may lie between a change and its record.
+    /// Time from the last record to a later change of a file with this modification time; none if
+    /// it was the program that changed it. `slack` is what may lie between a change and its record.
     pub(super) fn changed_later(&self, modified: Duration, slack: Duration) -> Option<Duration> {
         if modified <= self.last + slack {
             return None;

@@ -406,8 +406,8 @@ impl Recovery<'_> {
     fn denied(&self) -> Option<String> {
         let is_denied = self.situation.mark == LabelMark::Denied && !self.situation.options.force;
         is_denied.then(|| {
-            "the lane names files that its process had not registered: no client of this version writes that, so nothing of it is believed. Look into \
-             who could write to the pool; `forebay recover --discard` gives the lane up, `forebay recover --force` believes it"
+            "the lane names files that its process had not registered: no client of this version writes that, so nothing of it is believed. Find the users who could write \
+             to the pool; `forebay recover --discard` gives the lane up, `forebay recover --force` believes it"
                 .to_owned()
         })
     }

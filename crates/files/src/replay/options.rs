@@ -1,6 +1,6 @@
 //! A recovery's options.
 
-/// How to recover.
+/// Options of a recovery.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RecoverOptions {
     /// Write also to files that were changed since, and pass over those that are missing.

@@ -12,7 +12,7 @@ use forebay_pool::{
 };
 use std::fs::File;
 
-/// As whom lanes of this pool are recovered.
+/// The user that lanes of this pool are recovered as.
 ///
 /// # Errors
 /// If a user with fewer rights could have written what is in it.

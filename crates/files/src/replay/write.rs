@@ -31,13 +31,13 @@ use std::{
     time::Duration,
 };
 
-/// How a file's recovery ended.
+/// The end of a file's recovery.
 pub(super) enum FileOutcome {
     /// It is durable as it was.
     Synced,
     /// The lane's records were written to it.
     Written,
-    /// Why it could not be, and what to do.
+    /// The reason that it could not be, and the remedy.
     Refused(String),
     /// The same: something failed.
     Stopped(String),
@@ -167,7 +167,7 @@ impl<'a> LaneWork<'a> {
             must.then(|| failed(file, why))
         };
         let Ok(open) = identity::reopen(target.seen.as_fd(), OFlags::RDWR) else {
-            let why = "it cannot be opened for writing: permit that (chmod u+w, chattr -a -i) and recover again. If what the file holds is right";
+            let why = "it cannot be opened for writing: permit that (chmod u+w, chattr -a -i) and recover again. If the file's bytes are right";
             return match refused(why) {
                 Some(refused) => Ok(Some(refused)),
                 None => self
@@ -183,7 +183,7 @@ impl<'a> LaneWork<'a> {
         drop((reading, seen));
         // Before openers wait.
         rewrite::flush(&open);
-        let why = "another process has it open: stop that and recover again. If what the file holds is right";
+        let why = "another process has it open: stop that and recover again. If the file's bytes are right";
         let refused = refused(why);
         // No process opens it from looking to having written, all in memory. The sync takes longer,
         // and no opener waits for it.

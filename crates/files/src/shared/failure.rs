@@ -10,7 +10,7 @@ use super::{SharedFile, SharedPageLayout};
 use rustix::io::Errno;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// What is known of a file's syncs: the word of the page that says it. Its lowest 12 bits are 0, an
+/// The state of a file's syncs: the word of the page that says it. Its lowest 12 bits are 0, an
 /// error's number, or [`FEARED`](Self::FEARED); those above count errors, so that one is told from
 /// the next one of the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,13 +50,13 @@ impl SyncFailure {
 }
 
 impl SharedFile {
-    /// What is known of its syncs.
+    /// The state of its syncs.
     #[inline]
     pub fn failure(&self) -> SyncFailure {
         SyncFailure(self.failure.load(Relaxed))
     }
 
-    /// Why it cannot be synced, if it cannot.
+    /// The error that keeps it from being synced, if it cannot be.
     #[inline]
     pub fn error(&self) -> Option<Errno> {
         self.failure().error()

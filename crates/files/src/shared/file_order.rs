@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// What order the syncs of a file keep with changes of metadata on its file system
+/// The order that the syncs of a file keep with changes of metadata on its file system
 /// ([`OrderPage`](crate::order::OrderPage)). Changed under the file's lock, but for `unsynced`.
 #[repr(C)]
 pub struct FileOrder {

@@ -21,12 +21,12 @@ const UNDER_WAY: u32 = 2;
 /// It succeeded.
 const DONE: u32 = 3;
 
-/// How soon the supervisor is to do it.
+/// The time at which the supervisor is to do it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DueSync {
     /// No process has asked.
     Never,
-    /// When it looks next, as it does each second: what was written need not be durable yet.
+    /// At its next look, as it does each second: the writes need not be durable yet.
     Soon,
     /// A process waits.
     Now,
@@ -59,7 +59,7 @@ impl FirstSync {
         self.state.load(Acquire) == UNDER_WAY
     }
 
-    /// How soon it is to be done.
+    /// The time at which it is to be done.
     pub fn due(&self) -> DueSync {
         match self.due.load(Acquire) {
             0 => DueSync::Never,

@@ -83,8 +83,7 @@ impl WriteBlock {
     }
 }
 
-/// What is known of a file's last write, with the bytes, for as long as one write is compared and
-/// kept.
+/// The bytes known of a file's last write, for as long as one write is compared and kept.
 pub struct KnownBytes<'a> {
     last: &'a LastWrite,
     block: &'a WriteBlock,
@@ -135,7 +134,7 @@ impl LastWrite {
         self.end.store(end, Release);
     }
 
-    /// What a process that writes over the shared memory leaves.
+    /// Leaves the traces of a process that writes over the shared memory.
     #[cfg(test)]
     pub fn spoil(&self, range: Range<u64>, known: u64, filled: u64) {
         self.from.store(range.start, Relaxed);
@@ -175,8 +174,8 @@ impl KnownBytes<'_> {
         (known.saturating_sub(skipped), filled.unwrap_or(&[]))
     }
 
-    /// Which part of `bytes`, written at `at`, differs from what is known, to whole words. Behind
-    /// what is known, all does.
+    /// The part of `bytes`, written at `at`, that differs from the known bytes, to whole words.
+    /// Behind what is known, all does.
     pub fn changed(&self, at: u64, bytes: &[u8]) -> Range<usize> {
         let (known, filled) = self.words_from(at);
         let (words, rest) = bytes.as_chunks::<WORD>();

@@ -43,10 +43,10 @@ use std::{
     time::Duration,
 };
 
-/// How long to wait for the supervisor before looking whether it is still there.
+/// Wait for the supervisor before looking if it is still there.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
-/// Whether a file has a name.
+/// A file's name: kept, or lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameLoss {
     /// It has one.
@@ -93,7 +93,7 @@ pub struct SharedFile {
     /// feared of it.
     syncing: AtomicU32,
     gone: AtomicU32,
-    /// Where its file system stands among the run's ([`OrderPage`](crate::order::OrderPage)).
+    /// The place of its file system among the run's ([`OrderPage`](crate::order::OrderPage)).
     pub journal: AtomicU32,
     /// Until it is done, nothing of the file is logged.
     pub first_sync: FirstSync,
@@ -117,7 +117,7 @@ pub struct SharedFile {
     ends: AtomicU64,
     /// The latest modification time ahead of the clock that it was seen to have, ns since 1970.
     ahead: AtomicU64,
-    /// What order its syncs keep.
+    /// The order that its syncs keep.
     pub order: FileOrder,
     /// What was changed and could not be logged, because the supervisor died meanwhile: from, to.
     newer: [AtomicU64; 2],
@@ -127,9 +127,9 @@ pub struct SharedFile {
     pub bytes: AtomicU64,
     /// Syncs absorbed.
     pub syncs: AtomicU64,
-    /// What was logged of it last.
+    /// Its last logged write.
     pub last_write: LastWrite,
-    /// What records name it by.
+    /// The identity by which records name it.
     pub identity: SharedText<160>,
     /// Its newest path, and one further.
     pub names: SharedNames<NAMES_MAX>,
@@ -203,7 +203,7 @@ impl SharedFile {
         self.named_in.store(segment.unwrap_or(UNNAMED), Release);
     }
 
-    /// Whether it has a name.
+    /// The loss of its name, or none.
     pub fn gone(&self) -> NameLoss {
         match self.gone.load(Relaxed) {
             0 => NameLoss::No,
@@ -222,8 +222,8 @@ impl SharedFile {
         self.gone.store(gone, Relaxed);
     }
 
-    /// What is newer in the kernel than in the lane: one change at most, since the next one finds
-    /// that the supervisor is gone.
+    /// The range that is newer in the kernel than in the lane: one change at most, since the next
+    /// one finds that the supervisor is gone.
     pub fn newer(&self) -> Option<Range<u64>> {
         let [from, to] = [&self.newer[0], &self.newer[1]].map(|at| at.load(Relaxed));
         (from < to).then_some(from..to)
@@ -257,7 +257,7 @@ impl SharedFile {
             .store(bytes.map_or(0, |bytes| bytes.saturating_add(1)), Relaxed);
     }
 
-    /// Where it ends, but for a write that is not logged yet.
+    /// Its end, but for a write that is not logged yet.
     pub fn known_end(&self) -> Option<u64> {
         self.ends.load(Relaxed).checked_sub(1)
     }
@@ -318,7 +318,7 @@ pub struct SharedHead {
     openings: [Lock; OPENINGS],
     /// Times that a process waited for the drain because the lane was full.
     pub waits: AtomicU64,
-    /// How long they waited, once they have.
+    /// Durations of their waits, once they have waited.
     pub waited: DurationCounts,
     /// Members: how long commits took to a pool on a disk, and some of the writes to one in memory.
     pub commits: DurationCounts,
@@ -376,7 +376,7 @@ pub(crate) fn places_in(bytes: u64) -> usize {
 pub const PAGE_BYTES_MIN: u64 = page_bytes(PART);
 
 impl SharedPageLayout {
-    /// Where in the page's file what comes first is, and what belongs to `numbers`: blocks, and
+    /// The parts of the page's file that come first, and that belong to `numbers`: blocks, and
     /// places.
     pub(crate) fn parts_of(numbers: Range<usize>) -> [Range<u64>; 3] {
         let place = |number: usize| page_bytes(number);
@@ -412,8 +412,8 @@ impl SharedPageLayout {
         (complement == !used && used as usize <= self.files.len()).then_some(used as usize)
     }
 
-    /// How many numbers have been files'. Where the word for that is damaged, those of the parts
-    /// that are there: no memory is touched that is not.
+    /// The count of numbers that have been files'. Where the word for that is damaged, those of the
+    /// parts that are there: no memory is touched that is not.
     pub fn used(&self) -> usize {
         self.said_used().unwrap_or_else(|| {
             let is_there = |part: &AtomicU32| part.load(Relaxed) == THERE;

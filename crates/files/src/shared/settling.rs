@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 /// What says that the lane is settled, and is nothing that a process has written over the page.
 const SETTLED: u32 = 0x5E77_1ED1;
 
-/// Whose turn it is.
+/// The turn to settle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettlingTurn {
     Ours,

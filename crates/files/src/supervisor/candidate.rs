@@ -14,7 +14,7 @@ use std::{
     sync::Arc,
 };
 
-/// Why a file is not absorbed.
+/// The reason that a file is not absorbed.
 pub(super) enum Refusal {
     /// It stays plain.
     Plain(String),
@@ -62,7 +62,7 @@ impl Candidate<'_> {
         }
     }
 
-    /// What the supervisor knows of it, when it has it open itself, and before.
+    /// The supervisor's note of it, when it has it open itself, and before.
     pub(super) fn known(&self, file: Option<Arc<File>>, watched: WatchedFile) -> AbsorbedFile {
         AbsorbedFile {
             path: self.path.to_owned(),

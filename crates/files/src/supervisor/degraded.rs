@@ -26,13 +26,13 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// Causes that are said while the run goes on.
 const SAID_MAX: usize = 8;
 
-/// What was said.
+/// The notices so far.
 #[derive(Default)]
 pub(super) struct DegradedNotices {
     said: Mutex<BTreeSet<String>>,
     /// The last process that was found without the library, for the time when it has ended.
     unreached: Mutex<Option<String>>,
-    /// Why no agent can be had.
+    /// The reason that no agent can be had.
     pub(super) no_agent: OnceLock<String>,
     /// The run ends.
     ends: Condvar,
@@ -105,7 +105,7 @@ impl SupervisorState {
         self.running().is_some_and(|run| run.has_absorbed())
     }
 
-    /// What keeps the run from being what it was begun for, in words.
+    /// The obstacles that keep the run from its purpose, in words.
     pub(super) fn degraded(&self, files: &[FileStatus], plain: &[PlainFile]) -> Vec<String> {
         let unreached = self.look_at_processes();
         let found: Vec<String> = match (plain.first(), unreached) {
@@ -128,7 +128,7 @@ impl SupervisorState {
         all
     }
 
-    /// Who sees the calls of its programs, and why.
+    /// The front end that sees the calls of its programs, and the reason.
     pub(super) fn front_end(&self) -> (RunFrontEnd, String) {
         let choice = &self.options.front_end;
         match self.effect.no_agent.get() {

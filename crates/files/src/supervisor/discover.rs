@@ -45,7 +45,7 @@ const ASKED_AT_ONCE: usize = 8;
 /// Leads the names of supervisors' sockets; a random number follows.
 pub(super) const SOCKET_PREFIX: &str = "forebay-";
 
-/// Whose runs are looked for.
+/// The users whose runs are looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunScope {
     /// This user's, begun with the run directory that is looked in.
@@ -72,20 +72,20 @@ pub struct WaitingPool {
     /// Its path.
     #[serde(serialize_with = "crate::readable")]
     pub pool: PathBuf,
-    /// How many records, if they can be counted.
+    /// The number of records, if they can be counted.
     pub records: Option<u64>,
 }
 
-/// What there is.
+/// The runs found.
 #[derive(Debug, Default)]
 pub struct FoundRuns {
-    /// What those say that answer.
+    /// The statuses of those that answer.
     pub statuses: Vec<SupervisorStatus>,
     /// Process ids of supervisors that do not, since they are stopped, for instance.
     pub silent: Vec<u32>,
     /// Runs whose supervisor was killed.
     pub orphaned: Vec<OrphanedRun>,
-    /// What such runs left when all of their processes had ended.
+    /// The pools with records of such runs when all of their processes had ended.
     pub waiting: Vec<WaitingPool>,
 }
 

@@ -288,7 +288,7 @@ impl RunState {
                 "Something else has changed it meanwhile, so its records in the pool are not written over that: they stay there for forebay recover, and its syncs fail. Stop the program, and look into the file and the disk"
             }
             _ => {
-                "Nothing is lost: what was written stays in the pool and is written again; until then its syncs fail"
+                "Nothing is lost: its records stay in the pool and are written again; until then its syncs fail"
             }
         };
         let cause = format!("{} cannot be synced: {errno}", known.path.display());

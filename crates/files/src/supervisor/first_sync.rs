@@ -66,7 +66,7 @@ const AGAIN: Duration = Duration::from_millis(1);
 /// How long a member may be in the middle of a change before others are served.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
 
-/// What is under way.
+/// The first syncs under way.
 #[derive(Default)]
 pub(super) struct FirstSyncs {
     /// Files, by number and generation, that have a thread.

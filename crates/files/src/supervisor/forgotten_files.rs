@@ -36,7 +36,7 @@ pub(super) struct ForgottenFiles {
     rest: BTreeMap<Option<usize>, [u64; 3]>,
 }
 
-/// What such a file had absorbed.
+/// The counts of such a file.
 #[derive(Default)]
 pub(super) struct ForgottenFile {
     /// Writes, bytes, syncs.
@@ -64,7 +64,7 @@ impl ForgottenFiles {
         }
     }
 
-    /// What was absorbed of them, each with a pattern.
+    /// Their counts, each with a pattern.
     pub(super) fn sums(&self) -> impl Iterator<Item = (Option<usize>, [u64; 3])> {
         let by_path = self.by_path.iter();
         let rest = self

@@ -56,7 +56,7 @@ impl KnownFiles {
         self.by_key.get(&key).copied()
     }
 
-    /// How many numbers are no file's.
+    /// The count of numbers that are no file's.
     pub(super) fn free(&self) -> usize {
         self.free
     }

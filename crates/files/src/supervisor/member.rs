@@ -38,7 +38,7 @@ const CHILD_AGAIN: Duration = Duration::from_millis(10);
 /// A process that appends to the run's lane.
 #[derive(Clone)]
 pub(super) struct RunMember {
-    /// By which the lane knows it.
+    /// The number by which the lane knows it.
     pub(super) number: u32,
     pub(super) pid: u32,
     /// Its program's name.
@@ -52,7 +52,7 @@ impl RunMember {
         self.connection.is_none()
     }
 
-    /// What is said of it. One that has ended may not be buried yet.
+    /// Its status. One that has ended may not be buried yet.
     pub(super) fn status(&self) -> ProcessStatus {
         ProcessStatus {
             pid: self.pid,

@@ -81,7 +81,7 @@ use std::{
 };
 use uuid::Uuid;
 
-/// What a supervisor is to do.
+/// A supervisor's options.
 #[derive(Clone)]
 pub struct SupervisorOptions {
     /// `fnmatch` patterns of the files to absorb.
@@ -95,13 +95,14 @@ pub struct SupervisorOptions {
     pub guard: Option<String>,
     /// Segments of the run's lane, while the disk keeps up.
     pub segments: u16,
-    /// Where running supervisors leave a note of themselves, for [`status_of_running`].
+    /// The directory in which running supervisors leave a note of themselves, for
+    /// [`status_of_running`].
     pub run_dir: PathBuf,
     /// The database in words, for status and labels.
     pub program: String,
-    /// Who sees its calls.
+    /// The front end that sees its calls.
     pub front_end: FrontEndChoice,
-    /// What a laboratory puts under the supervisor's syncs.
+    /// A laboratory's layer under the supervisor's syncs.
     pub layer: Option<Arc<dyn SyncLayer>>,
 }
 
@@ -226,8 +227,8 @@ impl Supervisor {
         })
     }
 
-    /// What the environment of a process that is to be a member must have beside what it has: how
-    /// to find this supervisor.
+    /// Variables that a process needs in its environment to find this supervisor and become a
+    /// member.
     #[must_use]
     pub fn environment(&self) -> Vec<(OsString, OsString)> {
         let mut environment = vec![
@@ -285,13 +286,13 @@ impl Supervisor {
         move |why| drop(shared.effect.no_agent.set(why))
     }
 
-    /// What becomes of processes outside the run that open an absorbed file for writing.
+    /// The treatment of processes outside the run that open an absorbed file for writing.
     #[must_use]
     pub fn outside(&self) -> OutsideWatch {
         self.shared.watch.outside()
     }
 
-    /// What it is doing.
+    /// Its status.
     #[must_use]
     pub fn status(&self) -> SupervisorStatus {
         self.shared.status()
@@ -328,7 +329,7 @@ impl Supervisor {
         let _ = wire::connect(&self.socket_name, None);
         match left {
             Some(why) => Err(FilesError::Config(format!(
-                "what was written is in the pool, but not in its files: {why}. When the cause is remedied: forebay recover --pool {}",
+                "the acknowledged writes are in the pool, but not in their files: {why}. When the cause is remedied: forebay recover --pool {}",
                 shared.pool.path().display()
             ))),
             None => {

@@ -27,7 +27,7 @@ pub(super) struct WantedFile<'a> {
     pub(super) stat: &'a Stat,
 }
 
-/// What a dead run left of a file.
+/// The records that a dead run left of a file.
 pub(super) enum DeadRunRecords {
     /// Nothing.
     Nothing,
@@ -38,8 +38,8 @@ pub(super) enum DeadRunRecords {
     Something(String),
 }
 
-/// What the lane of a dead run, which its table names, has of the file. When this returns there was
-/// a silence, unless it is nothing.
+/// The records that the lane of a dead run, which its table names, has of the file. When this
+/// returns there was a silence, unless it is nothing.
 pub(super) fn left_by(
     shared: &SupervisorState,
     (path, table): (&Path, &TableView),

@@ -35,7 +35,7 @@ const ANSWER_WAIT: Duration = Duration::from_secs(15);
 /// Attempts to reach it.
 const ATTEMPTS: u32 = 5;
 
-/// What became of asking.
+/// The outcome of asking.
 pub(super) enum OtherRunAnswer {
     /// No other run absorbs the file.
     None,
@@ -45,7 +45,7 @@ pub(super) enum OtherRunAnswer {
     Unheard(String),
 }
 
-/// Where the other runs' tables are: looked for anew when a file came into or went from their
+/// The tables of the other runs: looked for anew when a file came into or went from their
 /// directory.
 #[derive(Default)]
 pub(super) struct RunTables {
@@ -143,7 +143,7 @@ pub(super) fn let_go(
             // disk.
             thread::sleep(silence(true));
             found = OtherRunAnswer::LetGo(format!(
-                "{who}, whose supervisor was killed, absorbed it: forebay recover brings what is in that pool to the file"
+                "{who}, whose supervisor was killed, absorbed it: forebay recover brings that pool's records to the file"
             ));
             continue;
         }

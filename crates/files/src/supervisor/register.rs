@@ -340,7 +340,7 @@ impl RunState {
                     _ => "",
                 };
                 format!(
-                    "who else opens it cannot be watched (fanotify or inotify: {errno}){remedy}"
+                    "other openers of it cannot be watched (fanotify or inotify: {errno}){remedy}"
                 )
             })?;
         let done = self.follow(shared, number, candidate, own, watched);

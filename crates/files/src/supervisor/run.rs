@@ -50,10 +50,10 @@ use uuid::Uuid;
 
 /// The supervisor's number among those that take a file's lock.
 pub(super) const SUPERVISOR: u32 = 0;
-/// How long files that cannot be synced are tried again at the end of the run; and how often it is
-/// said that a disk which is only slow is waited for.
+/// Time that files which cannot be synced are tried again at the end of the run; and the interval
+/// of notices that a slow disk is waited for.
 pub(super) const END_WAIT: Duration = Duration::from_secs(10);
-/// How long to wait for the drain before looking again.
+/// Wait for the drain before looking again.
 pub(super) const LOOK: Duration = Duration::from_millis(20);
 
 /// A file that the run absorbs.
@@ -71,9 +71,9 @@ pub(super) struct AbsorbedFile {
     pub(super) directory: Option<Arc<File>>,
     /// The process that had it registered.
     pub(super) pid: u32,
-    /// What records may name it by.
+    /// The identity by which records may name it.
     pub(super) identity: Vec<u8>,
-    /// Whose it was, and who might write to it, when it was registered.
+    /// Its owner and mode when it was registered.
     pub(super) stat: Stat,
     /// An open file of the supervisor's own: it shares no lock, position or flag with the
     /// program's, and keeps no program from being executed. None for a file that is released.
@@ -94,9 +94,9 @@ pub(super) struct RunState {
     boot: Uuid,
     marked: LaneMark,
     pub(super) files: Mutex<KnownFiles>,
-    /// Where the next look for closed files begins, of which only some are looked at each time.
+    /// Start of the next look for closed files, of which only some are looked at each time.
     pub(super) looked_to: AtomicUsize,
-    /// When all numbers were last found to be files' that are open.
+    /// Time at which all numbers were last found to be files' that are open.
     pub(super) found_full: Mutex<Option<MonotonicTime>>,
     /// By number: the generation of the page, which any member may write over. Changed with `files`
     /// locked.
@@ -120,12 +120,12 @@ pub(super) struct RunState {
     pub(super) ended: AtomicBool,
     pub(super) syncs: AtomicU64,
     pub(super) sync_ns: AtomicU64,
-    /// How long complete segments took to be synced and released.
+    /// Durations of complete segments' syncs and releases.
     pub(super) drains: DurationCounts,
-    /// How long files took to be made plain.
+    /// Durations of making files plain.
     pub(super) retires: DurationCounts,
     pub(super) lag_age: Mutex<LagAge>,
-    /// Why the lane was left in the pool, if it was.
+    /// The reason that the lane was left in the pool, if it was.
     pub(super) left: Mutex<Option<String>>,
     /// The pool's file has no name any more.
     pub(super) is_pool_gone: AtomicBool,
@@ -479,7 +479,7 @@ impl RunState {
                     let usage = self.lane.usage();
                     let left = usage.tail.saturating_sub(usage.head).div_ceil(1 << 20);
                     sys::complain(&format!(
-                        "the program has ended, and the disk is slow: up to {left} MiB of what it wrote are still to be synced. forebay stays until they are; if it \
+                        "the program has ended, and the disk is slow: up to {left} MiB of its writes are still to be synced. forebay stays until they are; if it \
                          is killed, they are in the pool for forebay recover"
                     ));
                     deadline = MonotonicTime::now() + wait;

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::{os::fd::BorrowedFd, sync::Arc};
 
-/// What becomes of a process outside the run that opens an absorbed file for writing.
+/// The treatment of a process outside the run that opens an absorbed file for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutsideWatch {
@@ -70,7 +70,7 @@ impl Watch {
         }
     }
 
-    /// What it is worth.
+    /// The treatment that this watch can give.
     pub(super) fn outside(&self) -> OutsideWatch {
         match self {
             Self::Gate(_) => OutsideWatch::Waits,
