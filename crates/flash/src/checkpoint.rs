@@ -16,7 +16,7 @@ use uuid::Uuid;
 const MAGIC: [u8; 4] = *b"FFCK";
 const HEADER: usize = 88;
 
-/// What stands in a checkpoint beside files and pages.
+/// A checkpoint's contents beside files and pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Checkpoint {
     /// Rises by one with each; checkpoint n lies in region n % 2.

@@ -18,7 +18,7 @@ impl Epochs {
         epoch == self.current || self.next != 0 && epoch == self.next
     }
 
-    /// What is noted before the owner, which has noted `noted`, begins the epoch `next`. An owner
+    /// The note made before the owner, which has noted `noted`, begins the epoch `next`. An owner
     /// that was cut before may have noted what was next then, so that is what counts, whatever the
     /// cache was in.
     #[must_use]
@@ -29,7 +29,7 @@ impl Epochs {
         }
     }
 
-    /// What is noted when the owner has noted `epoch`.
+    /// The note made when the owner has noted `epoch`.
     #[must_use]
     pub fn begun(epoch: u32) -> Self {
         Self {

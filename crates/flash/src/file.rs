@@ -10,14 +10,15 @@ use std::sync::{
     },
 };
 
-/// Which file it is, for ever: an inode may be used again, with another generation.
+/// A file's identity, for ever: an inode may be used again, with another generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Identity {
     /// The file system.
     pub device: u64,
     /// The file in it.
     pub inode: u64,
-    /// Which of the files that have had that inode: its generation, or when it was born.
+    /// The inode's generation, which tells it from other files that have had it, or the time of its
+    /// birth.
     pub generation: u64,
 }
 
@@ -27,7 +28,7 @@ pub struct FileId {
     /// The cache's number for it. No other file ever gets it, not even the same one after it was
     /// dropped.
     pub number: u32,
-    /// Who it is.
+    /// Its identity.
     pub identity: Identity,
 }
 
@@ -64,7 +65,7 @@ struct PastWrites {
     doubtful: bool,
 }
 
-/// Whether all that can be read in a file is durable.
+/// The durability of all that can be read in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileDurability {
     Yes,

@@ -157,8 +157,8 @@ impl Map {
         (mixed >> 32) as usize & (self.buckets.len() - 1)
     }
 
-    /// How often something changed in a bucket: a newer version of one of its pages came, or one
-    /// was read at home and may be stale.
+    /// The number of changes in a bucket: a newer version of one of its pages came, or one was read
+    /// at home and may be stale.
     pub(crate) fn changes(&self, bucket: usize) -> u32 {
         self.changes[bucket]
     }
@@ -168,7 +168,7 @@ impl Map {
         self.changes[bucket] = self.changes[bucket].wrapping_add(1);
     }
 
-    /// What is at `position`, which is in the queue.
+    /// The version at `position`, which is in the queue.
     pub(crate) fn version(&self, position: u64) -> PageVersion {
         let slot = &self.slots[self.index(position)];
         PageVersion {

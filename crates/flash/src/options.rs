@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// What a cache is made with.
+/// Options that a cache is made with.
 #[derive(Clone, Copy, Debug)]
 pub struct CreateOptions {
     /// Bytes of a page: a power of two from 512 to 64 KiB.
@@ -27,7 +27,7 @@ impl Default for CreateOptions {
     }
 }
 
-/// What a cache is opened with.
+/// Options that a cache is opened with.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheOptions {
     /// Pages of a group: what is written to flash, and leaves it, at a time.
@@ -40,11 +40,12 @@ pub struct CacheOptions {
     /// Pages of a group that are given a second chance at most, and slots that are kept for them. 0
     /// for none: FaCE without GSC.
     pub second_chances_max: u32,
-    /// Which pages come in.
+    /// The pages that come in.
     pub contents: AdmissionPolicy,
-    /// What becomes of writes.
+    /// The policy for writes.
     pub policy: WritePolicy,
-    /// When [`Cache::step`](crate::Cache::step) begins to empty slots, and when it stops.
+    /// The fill at which [`Cache::step`](crate::Cache::step) begins to empty slots, and the one at
+    /// which it stops.
     pub watermarks: Watermarks,
     /// So many pages read in a row go past the cache from then on; 0 for never.
     pub bypass_reads: u32,
@@ -82,7 +83,7 @@ impl Default for CacheOptions {
     }
 }
 
-/// Which pages come in.
+/// The pages that come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[repr(u8)]
@@ -93,7 +94,7 @@ pub enum AdmissionPolicy {
     All,
 }
 
-/// What becomes of writes.
+/// The policy for writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[repr(u8)]

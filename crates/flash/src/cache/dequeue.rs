@@ -26,7 +26,7 @@ use std::{io::IoSlice, sync::atomic::Ordering::Relaxed, time::Instant};
 /// Slots without anything that leave at a time, beside a group that has nothing either.
 const VOID_AT_ONCE: u64 = 1 << 16;
 
-/// What [`Cache::step`] did.
+/// The work of [`Cache::step`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DequeueStep {
     /// Slots that are free now.

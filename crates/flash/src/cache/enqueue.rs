@@ -13,7 +13,7 @@ use crate::{
 };
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Where a written page went.
+/// The place that a written page went to.
 #[must_use]
 pub enum Enqueued<'a> {
     /// To the cache. A [`sync`](Cache::sync) makes it durable.

@@ -122,7 +122,7 @@ impl Cache {
         self.files.read().iter().cloned().collect()
     }
 
-    /// How many may be registered at a time.
+    /// The number of files that may be registered at a time.
     #[must_use]
     pub fn files_max(&self) -> u32 {
         self.geometry().files_max

@@ -14,7 +14,7 @@ use crate::{
 };
 use std::{collections::BTreeSet, io::IoSlice, ops::ControlFlow, sync::Arc};
 
-/// How far a flush is.
+/// The progress of a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlushProgress {
     /// Pages that are home, or were superseded meanwhile.
@@ -23,7 +23,7 @@ pub struct FlushProgress {
     pub of: u64,
 }
 
-/// What a flush did.
+/// The outcome of a flush.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Flushed {

@@ -181,7 +181,7 @@ impl Cache {
         }
     }
 
-    /// How long the file is at home, durably: it is asked for anew. After it was cut off, for
+    /// The durable length of the file at home: it is asked for anew. After it was cut off, for
     /// example, so that it may grow to what it was at once.
     ///
     /// # Errors

@@ -176,7 +176,7 @@ impl Cache {
         self.header.read().owner
     }
 
-    /// Which of its owner's epochs it is in.
+    /// The owner's epochs that it is in.
     #[must_use]
     pub fn epochs(&self) -> Epochs {
         *self.epochs.lock()
@@ -220,7 +220,7 @@ impl Cache {
         self.flash_limit.set(flash_bytes_per_second);
     }
 
-    /// What can be changed while it is open, as it is now.
+    /// The options that can be changed while it is open, as they are now.
     #[must_use]
     pub fn options(&self) -> CacheOptions {
         let all = self.contents.load(Relaxed) == AdmissionPolicy::All as u8;
@@ -241,7 +241,7 @@ impl Cache {
         }
     }
 
-    /// What becomes of writes.
+    /// The policy for writes.
     #[must_use]
     pub fn policy(&self) -> WritePolicy {
         let number = usize::from(self.policy.load(Relaxed));
@@ -254,7 +254,7 @@ impl Cache {
             && !self.goes_around()
     }
 
-    /// What it did since it was opened, and what is in it.
+    /// Its work since it was opened, and its contents.
     #[must_use]
     pub fn stats(&self) -> CacheStats {
         let state = self.state.lock();

@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What a read found.
+/// The outcome of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadOutcome {
     /// The newest version of the page.

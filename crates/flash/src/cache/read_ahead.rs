@@ -28,7 +28,7 @@ const BEGINNING: u32 = 16;
 /// Fewer are not worth a block.
 const PAGES_MIN: usize = 8;
 
-/// What is read ahead.
+/// The pages that are read ahead.
 #[derive(Default)]
 pub(super) struct ReadAhead {
     kept: Mutex<[ScanCache; BLOCKS]>,

@@ -38,7 +38,7 @@ const LOOKED_AT_ONCE: u64 = 4096;
 /// While as much has gone home in a second as may.
 const LIMITED: std::time::Duration = std::time::Duration::from_millis(10);
 
-/// What a resize did.
+/// The outcome of a resize.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct ResizedCache {

@@ -29,7 +29,7 @@ use std::{
 /// group.
 const PROTECTED_MAX: usize = 512;
 
-/// What is known of a flash device that failed.
+/// The fault of a flash device that failed.
 #[derive(Default)]
 pub(super) struct DeviceFault {
     /// In words; the last one.
@@ -39,7 +39,7 @@ pub(super) struct DeviceFault {
 }
 
 impl Cache {
-    /// What flash failed with last, if it has not taken a group since: pages go straight home then.
+    /// The last failure of flash, if it has not taken a group since: pages go straight home then.
     #[must_use]
     pub fn flash_trouble(&self) -> Option<String> {
         self.trouble.lock().said.clone()

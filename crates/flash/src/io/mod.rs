@@ -15,7 +15,7 @@ use std::io;
 
 /// The flash device: a file or a block device. Offsets and lengths are bytes.
 pub trait Flash: Send + Sync {
-    /// How long it is.
+    /// Its length.
     ///
     /// # Errors
     /// What the operating system says; so for all methods here.
@@ -62,7 +62,7 @@ pub trait Flash: Send + Sync {
 pub struct HomePage<'a> {
     /// The file.
     pub file: FileId,
-    /// Where in it, bytes.
+    /// The offset in it, bytes.
     pub offset: u64,
     /// The page; it begins at a multiple of 4 KiB in memory if pages are at least as long.
     pub bytes: &'a [u8],
@@ -70,7 +70,7 @@ pub struct HomePage<'a> {
 
 /// The files that the pages belong to.
 pub trait Home: Send + Sync {
-    /// How long the file is *durably*: if its length is not known to have been synced, syncs it
+    /// The *durable* length of the file: if its length is not known to have been synced, syncs it
     /// first. No slot ever refers to a page behind this.
     ///
     /// # Errors
