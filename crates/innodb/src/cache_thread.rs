@@ -222,7 +222,7 @@ fn name_lost(session: &CacheSession, known: u64) -> u64 {
 
 fn name(lost: &[PageName]) {
     complain(&format!(
-        "{} pages cannot be read from flash, and only it had their newest version: the server gets errors for them, not what the files have. They are",
+        "{} pages cannot be read from flash, and only it had their newest version: the server gets errors for them, not the older pages of the files. They are",
         lost.len()
     ));
     let files = by_file(lost);

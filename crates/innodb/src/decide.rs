@@ -21,7 +21,7 @@ use rustix::{
 };
 use std::{os::unix::ffi::OsStrExt, path::Path};
 
-/// What becomes of a page file that is opened for the first time.
+/// Decides the route of a page file that is opened for the first time.
 pub(crate) fn on_open(
     session: &'static CacheSession,
     fd: BorrowedFd<'_>,

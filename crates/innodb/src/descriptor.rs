@@ -50,8 +50,7 @@ pub(crate) fn reopen(fd: impl AsFd, direct: bool) -> Result<File, Errno> {
     opened.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))
 }
 
-/// What is at `path`, a link to it or not: only held, which needs no right to it and waits for
-/// nothing.
+/// Holds the file at `path`, a link to it or not: that needs no right to it and waits for nothing.
 ///
 /// # Errors
 /// What the operating system says.
@@ -96,7 +95,7 @@ pub(crate) fn hold_plain(path: &Path) -> io::Result<OwnedFd> {
 pub(crate) fn check_names(file: impl AsFd, path: &Path) -> io::Result<()> {
     if user() == 0 && rustix::fs::fstat(file)?.st_nlink > 1 {
         let what = format!(
-            "{} has another name as well (a hard link), and nobody knows whose that is: root writes nothing there. Give it a name of its own (cp -p, and mv), and repeat this",
+            "{} has another name as well (a hard link), and its owner is not known: root writes nothing there. Give it a name of its own (cp -p, and mv), and repeat this",
             path.display()
         );
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
@@ -121,7 +120,7 @@ pub(crate) fn check_owner(file: impl AsFd, user: u32) -> io::Result<()> {
     }
 }
 
-/// How many descriptors this process may have.
+/// The number of descriptors that this process may have.
 pub(crate) fn descriptors_max() -> usize {
     let most = getrlimit(Resource::Nofile).current;
     usize::try_from(most.unwrap_or(u64::MAX)).unwrap_or(usize::MAX)

@@ -84,7 +84,7 @@ struct OpenCopies {
     bytes: Vec<u8>,
 }
 
-/// What the file has.
+/// The copies that the file has.
 #[derive(Default)]
 pub(crate) struct FoundCopies {
     half: usize,
@@ -96,7 +96,7 @@ pub(crate) struct FoundCopies {
 /// A file, and pages that are written to it at these offsets.
 type FilePages<'a> = (File, Vec<(u64, &'a [u8])>);
 
-/// What became of copies whose cache is lost.
+/// The outcome for copies whose cache is lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RestoredPages {
     /// Pages that were written home again.
@@ -178,7 +178,7 @@ impl DoublewriteFile {
         }
     }
 
-    /// What is in it may be of this user, or of root, and of no other.
+    /// Lets it have parts of this user, or of root, and of no other.
     pub(crate) fn of_user(self, user: u32) -> Self {
         Self {
             user: Some(user),
@@ -328,7 +328,7 @@ impl DoublewriteFile {
         Ok(batch.len() as u64)
     }
 
-    /// What is here when the cache is lost.
+    /// The copies here when the cache is lost.
     pub(crate) fn left(&self) -> io::Result<FoundCopies> {
         let found = self.open()?.map(|file| self.newest(&file)).transpose()?;
         Ok(found.flatten().unwrap_or_default())

@@ -117,7 +117,7 @@ fn is_gone(path: &Path, was: &Path, is: &Path) -> bool {
     }
 }
 
-/// Where the files of a cache are looked for.
+/// The search for a cache's files.
 pub(crate) struct HomeSearch<'a> {
     /// The data directory, where the system tablespace was found.
     pub(crate) data: &'a Path,

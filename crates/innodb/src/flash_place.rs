@@ -19,7 +19,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What tells a flash file from another one.
+/// The identity that tells a flash file from another one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FlashIdentity {
     /// Device and inode.

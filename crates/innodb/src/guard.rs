@@ -156,7 +156,7 @@ fn has_text(page: &[u8]) -> bool {
     page.chunks(SECTOR).any(|sector| sector.starts_with(TEXT))
 }
 
-/// What was found of a guard.
+/// A guard, as it was found.
 pub(crate) enum FoundGuard {
     /// No guard, and the tablespace's pages are its own.
     None,
@@ -215,7 +215,7 @@ impl ActiveGuard {
         }
     }
 
-    /// What there is for the tablespace `of`, open without `O_DIRECT`, in `dir`, with the cache
+    /// Finds the guard for the tablespace `of`, open without `O_DIRECT`, in `dir`, with the cache
     /// `owner`, if that is there in these epochs. Changes nothing.
     pub(crate) fn find(
         dir: &Path,
@@ -351,7 +351,7 @@ impl ActiveGuard {
         self.sync()
     }
 
-    /// Where the bytes at `at` of the tablespace are in the guard file, if they are in a guarded
+    /// The place in the guard file of the bytes at `at` of the tablespace, if they are in a guarded
     /// page.
     pub(crate) fn moved(at: u64) -> Option<u64> {
         let page = at / PAGE_BYTES as u64;

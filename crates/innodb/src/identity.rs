@@ -12,7 +12,7 @@ use rustix::{
 /// A file as the kernel knows it as long as it is there: device and inode.
 pub(crate) type InodeKey = (u64, u64);
 
-/// What was learned of a regular file.
+/// A regular file's identity and status.
 pub(crate) struct KnownFile {
     pub key: InodeKey,
     pub identity: Identity,

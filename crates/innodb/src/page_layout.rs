@@ -11,7 +11,7 @@ pub(crate) const LOOKED_AT: usize = FLAGS + 4;
 /// Flags with this bit are of the format whose pages have a CRC-32C over all (`full_crc32`).
 const FULL_CRC32: u32 = 1 << 4;
 
-/// Whether a tablespace's pages are such that a cache of pages can take them.
+/// A tablespace's pages: fit for a cache of pages, or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PageLayout {
     /// All are of [`PAGE_BYTES`], and written whole.
@@ -22,8 +22,8 @@ pub(crate) enum PageLayout {
     Compressed,
 }
 
-/// What page 0, or its beginning, says of the tablespace. None if it is too short, or of zeros: not
-/// made yet.
+/// The layout that page 0, or its beginning, gives of the tablespace. None if it is too short, or
+/// of zeros: not made yet.
 pub(crate) fn pages(page: &[u8]) -> Option<PageLayout> {
     let start = page.get(..LOOKED_AT)?;
     if start.iter().all(|&byte| byte == 0) {
@@ -59,7 +59,7 @@ pub(crate) fn pages(page: &[u8]) -> Option<PageLayout> {
 /// page that is encrypted.
 const LSN: usize = 16;
 
-/// How far the server's log was when a page, or its beginning, was changed last; 0 if it is not
+/// The position of the server's log when a page, or its beginning, was changed last; 0 if it is not
 /// made yet.
 pub(crate) fn log_sequence(page: &[u8]) -> u64 {
     let bytes = page.get(LSN..LSN + 8).and_then(|at| at.try_into().ok());

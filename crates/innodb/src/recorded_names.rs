@@ -15,7 +15,7 @@ const LEAVING: &str = "unlinked ";
 /// at. No page file's own name ends so.
 const DELETED: &str = " (deleted)";
 
-/// Where it is, or was.
+/// Its path, now or earlier.
 pub(crate) fn path_of(file: &CachedFile) -> PathBuf {
     let name = file.name();
     let name = name.strip_prefix(LEAVING).unwrap_or(&name);

@@ -104,7 +104,7 @@ pub(crate) fn open() -> HashSet<Identity> {
     opened().iter().map(|file| file.known.identity).collect()
 }
 
-/// How many of them are being made.
+/// The number of them that are being made.
 pub(crate) fn undecided() -> usize {
     let is_being_made = |file: &&Arc<PageFile>| matches!(&*file.state.read(), PageRoute::Undecided);
     opened().iter().filter(is_being_made).count()

@@ -55,8 +55,8 @@ pub fn set_running(flash: &Path, wanted: &Settings) -> Result<Settings, SetupErr
     match now.include(wanted) {
         true => Ok(now),
         false => Err(SetupError::SetByAnother(format!(
-            "the process that has the flash cache {} goes by its settings, and they are not all that was set here: another command has set them meanwhile, and what is kept for \
-             the next start is not this either. In force is: {}",
+            "the process that has the flash cache {} goes by its settings, and they are not all that was set here: another command has set them meanwhile, and the settings \
+             kept for the next start differ too. In force is: {}",
             flash.display(),
             now.in_words().unwrap_or_default()
         ))),
@@ -79,7 +79,7 @@ pub fn resize_running(
     }
 }
 
-/// What became of a resize that was to be given up.
+/// The outcome of giving up a resize.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CancelledResize {
     /// The server has given it up: this is what the cache has.
@@ -338,9 +338,7 @@ impl<'a> AskedServer<'a> {
             true => {
                 "The resize has begun, and is noted: that process goes on with it, or the next server does. forebay flash status says how large the cache is, and forebay flash resize --cancel gives it up"
             }
-            false => {
-                "Whether it does what was asked is not known: forebay flash status, and its log, say so"
-            }
+            false => "Its answer is not known: see forebay flash status, and its log",
         };
         SetupError::Running(format!(
             "the process that has the flash cache {} {why}. {then}",

@@ -177,11 +177,11 @@ pub(crate) struct ControlClient {
     since: Instant,
 }
 
-/// What came of a command.
+/// The progress of a command.
 pub(crate) enum CommandProgress {
     /// Nothing that is new.
     Nothing,
-    /// What it asks.
+    /// Its request.
     Request(ControlRequest),
     /// It is gone, or has said nothing for too long.
     Gone,

@@ -80,7 +80,7 @@ fn unread(error: &FlashError) -> Errno {
     } = error
     {
         complain(&format!(
-            "{page} could not be read from flash, nor can anything else: {source}. The file itself has an older one, so this process ends. What was synced is on flash: once \
+            "{page} could not be read from flash, nor can anything else: {source}. The file itself has an older one, so this process ends. Synced pages are on flash: once \
              that can be read, start the server again. If it never can: forebay flash flush --cache-is-lost, and a backup"
         ));
         std::process::abort();

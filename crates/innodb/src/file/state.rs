@@ -3,7 +3,7 @@
 use forebay_flash::CachedFile;
 use std::sync::Arc;
 
-/// What becomes of them.
+/// The route of pages.
 #[derive(Clone)]
 pub(crate) enum PageRoute {
     /// It is being made: its page 0 will say.

@@ -14,9 +14,9 @@ use std::{
 };
 
 pub(super) struct MovedDirectory<'a> {
-    /// Where the system tablespace was, as it is registered.
+    /// The earlier path of the system tablespace, as it is registered.
     pub(super) was: &'a Path,
-    /// Where it is.
+    /// Its path now.
     pub(super) is: &'a Path,
     /// There is another one where it was, of the same identity: the original.
     has_original: bool,
@@ -39,7 +39,7 @@ impl<'a> MovedDirectory<'a> {
         })
     }
 
-    /// Where a file may be that was at `path`: in the data directory, where that is now, first.
+    /// Possible places of a file that was at `path`: in the data directory's place now, first.
     pub(super) fn places(&self, path: &Path) -> Vec<PathBuf> {
         let mut places = Vec::new();
         if self.was != self.is

@@ -20,7 +20,7 @@ use std::{
 };
 use uuid::Uuid;
 
-/// What guards a data directory.
+/// The guard of a data directory.
 #[derive(Clone, Debug)]
 pub struct GuardInspection {
     /// The flash file whose cache may have newer pages.
@@ -57,8 +57,8 @@ fn system_of(dir: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Where the guard of a data directory is: beside what its system tablespace is, which may be a
-/// link.
+/// The path of a data directory's guard: beside the file that its system tablespace is, which may
+/// be a link's target.
 pub(crate) fn beside_system(dir: &Path) -> io::Result<PathBuf> {
     Ok(parent(&system_of(dir)?).to_owned())
 }

@@ -247,7 +247,7 @@ impl<'a> CacheFiles<'a> {
         (self.dir).create(&path, &self.flash.file()?.stat, self.owner)
     }
 
-    /// What a server that is gone has begun is not gone on with, durably.
+    /// Forgets, durably, a resize that a server which is gone has begun.
     ///
     /// # Errors
     /// What the operating system says.
@@ -273,7 +273,7 @@ impl<'a> CacheFiles<'a> {
         match named.kind() == FileType::Socket && user == self.owner {
             true => Ok(Some(named.fd)),
             false => Err(SetupError::Distrusted(format!(
-                "{} is no socket, or one of user {user}, not of user {}, whose the cache is: it is not used. If the server runs as user {user}, give the cache to that one (chown), or start \
+                "{} is no socket, or one of user {user}, not of the cache's user {}: it is not used. If the server runs as user {user}, give the cache to that one (chown), or start \
                  the server as the other; else remove this, and the server listens there again within seconds",
                 path.display(),
                 self.owner

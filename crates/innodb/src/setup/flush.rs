@@ -22,7 +22,7 @@ use std::{
     sync::Arc,
 };
 
-/// What a flush did.
+/// The outcome of a flush.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlushOutcome {
     /// Pages written to the files.

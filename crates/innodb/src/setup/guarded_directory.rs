@@ -38,7 +38,7 @@ fn unseen(path: &Path, errno: Errno) -> SetupError {
     let error = io::Error::from(errno);
     let remedy = match errno {
         Errno::ACCESS | Errno::PERM => format!(
-            "It is looked for with the rights of the user whose the flash cache is (user {}), who may not enter the directories above it: let that user in (chmod, chgrp), or give \
+            "It is looked for with the rights of the flash cache's user {}, who may not enter the directories above it: let that user in (chmod, chgrp), or give \
              the flash file and its .lane to the user of the data directory (chown)",
             user()
         ),

@@ -20,7 +20,7 @@ use std::{
     sync::Arc,
 };
 
-/// Where the metadata of the cache on this flash file is.
+/// The path of the metadata of the cache on this flash file.
 #[must_use]
 pub fn pool_of(flash: &Path) -> PathBuf {
     beside(flash, ".lane")
@@ -85,7 +85,7 @@ impl CacheLocation {
         &self.flash
     }
 
-    /// Where its metadata is.
+    /// The path of its metadata.
     pub(crate) fn pool_path(&self) -> &Path {
         &self.pool
     }

@@ -23,12 +23,12 @@ use std::{
     sync::Arc,
 };
 
-/// What a resize did.
+/// The outcome of a resize.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResizeResult {
     /// Pages written to the files, because their slots went.
     pub pages: u64,
-    /// What is in it now.
+    /// Its contents now.
     pub now: CacheOccupancy,
     /// False if it was given up: it has the size that it had.
     pub complete: bool,

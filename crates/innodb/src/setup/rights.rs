@@ -25,13 +25,13 @@ pub(super) fn distrusted(path: &Path, why: DistrustReason) -> SetupError {
              database and its administrators ever could, give it to the server's user: chown, chmod go-w. Then repeat"
         ),
         DistrustReason::OtherUser { owner } => format!(
-            "{path} belongs to user {owner}, and what it says is done with the rights of that user: run this as that user, or as root"
+            "{path} belongs to user {owner}, and is obeyed with the rights of that user alone: run this as that user, or as root"
         ),
     })
 }
 
-/// As whom a command writes to this directory: who has laid the guard there; this process's user if
-/// there is none.
+/// The user that a command writes to this directory as: the one that has laid the guard there; this
+/// process's user if there is none.
 ///
 /// # Errors
 /// If this process may not act for that user; what the operating system says.
