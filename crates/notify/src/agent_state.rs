@@ -16,7 +16,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-/// What all threads of the agent share.
+/// State that all threads of the agent share.
 pub(crate) struct AgentState {
     pub(crate) listener: CallListener,
     pub(crate) slots: CallSlots,
@@ -30,8 +30,8 @@ pub(crate) struct AgentState {
     pub(crate) unused: Mutex<Vec<usize>>,
     /// A process of the program has said that it is to do less than the agent may.
     pub(crate) restricted: AtomicBool,
-    /// How often a process has become invisible. Held by those that give a log to a process, and
-    /// alone by who has one become so.
+    /// The number of times that a process has become invisible. Held by those that give a log to a
+    /// process, and alone by who has one become so.
     pub(crate) openings: RwLock<u64>,
     pub(crate) unknown: FileLocks,
     /// A root directory that holds up no unmounting.
@@ -91,7 +91,7 @@ impl<'a> WorkerPlace<'a> {
         })
     }
 
-    /// What a path that is not absolute is below.
+    /// The directory that a path which is not absolute is below.
     pub(crate) fn dir(&self) -> c_int {
         self.directory
             .as_ref()

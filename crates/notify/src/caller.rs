@@ -24,7 +24,7 @@ const WORD_BYTES: usize = size_of::<u64>();
 /// `UIO_MAXIOV`.
 const PARTS_MAX: u64 = 1024;
 
-/// What /proc says of a descriptor.
+/// A descriptor's state, from /proc.
 pub(crate) struct DescriptorState {
     pub(crate) closes_on_exec: bool,
     /// By it, or of its file by its process.
@@ -195,8 +195,8 @@ impl CallerThread {
             .collect()
     }
 
-    /// What is open as one of its descriptors, by a descriptor that only names it; or its working
-    /// directory.
+    /// The directory that is open as one of its descriptors, by a descriptor that only names it; or
+    /// its working directory.
     ///
     /// # Errors
     /// `EBADF`, or the kernel's.
@@ -225,7 +225,7 @@ impl CallerThread {
         CString::new([start.as_bytes(), path.to_bytes()].concat()).map_err(|_| Errno::INVAL)
     }
 
-    /// How it has a number. None if that cannot be seen.
+    /// The state of a number, as it has it. None if that cannot be seen.
     pub(crate) fn descriptor(self, number: c_int) -> Option<DescriptorState> {
         let said = fs::read_to_string(format!("/proc/{}/fdinfo/{number}", self.0)).ok()?;
         let flags = said.lines().find_map(|line| line.strip_prefix("flags:"))?;
@@ -329,13 +329,13 @@ impl ThreadStatus {
     }
 }
 
-/// Who the agent is: it does calls only of those who are the same.
+/// The agent's user and rights: it does calls only of those who have the same.
 pub(crate) struct AgentStatus {
     own: ThreadStatus,
     sees_all: bool,
 }
 
-/// Why a thread's files stay plain.
+/// The reason that a thread's files stay plain.
 pub(crate) type PlainReason = &'static str;
 
 impl AgentStatus {

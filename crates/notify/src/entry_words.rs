@@ -33,10 +33,10 @@ pub(crate) enum EntryWord {
     Go,
 }
 
-/// What the agent may try on a process.
+/// A process that is ready for the agent's trials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReadyProcess {
-    /// Where it has a word, and which.
+    /// The address of a word in it, and the word.
     pub(crate) address: u64,
     pub(crate) word: u64,
     /// A descriptor of it.
@@ -125,7 +125,7 @@ impl EntryWord {
         rustix::io::retry_on_intr(send).map(drop)
     }
 
-    /// What the other says.
+    /// The other's message.
     ///
     /// # Errors
     /// The kernel's: `EAGAIN` after the connection's limit; `ECONNRESET` if the other is gone;

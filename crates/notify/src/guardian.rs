@@ -49,7 +49,7 @@ pub struct Guardian {
     agents: Option<OwnedFd>,
 }
 
-/// What became of an agent.
+/// The fate of an agent.
 #[derive(Clone, Default)]
 pub struct AgentFate(Arc<AtomicU8>);
 
@@ -276,11 +276,11 @@ impl Guardian {
         let has_served = slots.has_served();
         forebay_pool::complain(match has_served {
             true => {
-                "the program's agent has died: what was acknowledged is synced now, and from then on nothing is absorbed and every sync is a real one. \
+                "the program's agent has died: acknowledged writes are synced now, and from then on nothing is absorbed and every sync is a real one. \
                  Restart the program to have its logs absorbed again"
             }
             false => {
-                "a program's agent has died, which had absorbed nothing: the program goes on, and what is absorbed without that agent stays so. \
+                "a program's agent has died, and had absorbed nothing: the program goes on, and files absorbed without that agent stay so. \
                  Restart the program to have its own logs absorbed"
             }
         });

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 /// A call that was received, as the kernel numbers it.
 pub(crate) type CallId = u64;
 
-/// What a traced thread is told.
+/// The answer to a traced thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallAnswer {
     /// The kernel does the call.

@@ -16,7 +16,7 @@ use rustix::{
 };
 use std::{io::IoSlice, os::fd::OwnedFd};
 
-/// What a call is answered without an agent.
+/// The answer to a call without an agent.
 pub(crate) fn plainly(call: SeenCall, slots: &CallSlots) -> CallAnswer {
     let has_served = slots.has_served();
     match call.number {
@@ -38,7 +38,7 @@ pub(crate) fn plainly(call: SeenCall, slots: &CallSlots) -> CallAnswer {
     }
 }
 
-/// What a call writes to, if that is [`unsynced`].
+/// The file that a call writes to, if that is [`unsynced`].
 ///
 /// # Errors
 /// As there.
@@ -56,9 +56,9 @@ pub(crate) fn writes_unsynced(call: SeenCall, slots: &CallSlots) -> Result<Optio
     }
 }
 
-/// What a thread has by a number that had a log which is to be synced with each write, of which the
-/// kernel knows nothing. None if it cannot be that log: a pipe or a socket may have the number by
-/// now, or a file that is read only.
+/// The file that a thread has by a number of a former `O_DSYNC` log: the kernel does not know the
+/// flag. None if it cannot be that log: a pipe or a socket may have the number by now, or a file
+/// that is read only.
 ///
 /// # Errors
 /// `EIO`: what has the number cannot be seen.
@@ -120,7 +120,7 @@ pub(crate) fn write_synced(fd: &OwnedFd, call: SeenCall, slots: &CallSlots) -> C
     written.map(|bytes| bytes as i64).into()
 }
 
-/// What a write is to write, as far as it can be read.
+/// The bytes that a write is to write, as far as they can be read.
 pub(crate) fn bytes_of(call: SeenCall) -> Result<Vec<u8>, Errno> {
     let thread = CallerThread(call.thread);
     let parts = match call.number {

@@ -16,10 +16,10 @@ use rustix::{
 };
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Why a program runs plainly after all: in words, with a remedy.
+/// The reason that a program runs plainly after all: in words, with a remedy.
 pub struct NotServed(pub String);
 
-/// Whether programs of this process could be served: tried on a child, which ends then. The
+/// Fails if programs of this process could not be served: tried on a child, which ends then. The
 /// guardian's part is not tried.
 ///
 /// # Errors
@@ -47,8 +47,8 @@ pub fn costs_rights() -> bool {
     })
 }
 
-/// Whether children of the run's programs can have agents of their own: what can be told before any
-/// is there. With `may_cost_rights`, they may give up gaining rights for it.
+/// Fails if children of the run's programs can have no agents of their own, as far as can be told
+/// before any is there. With `may_cost_rights`, they may give up gaining rights for it.
 ///
 /// # Errors
 /// Why not.

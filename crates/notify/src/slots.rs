@@ -30,7 +30,7 @@ const WINDOW: usize = NumberWindow::COUNT as usize;
 /// Of a slot's number: there was no file before.
 pub(crate) const WAS_FREE: c_int = -2;
 
-/// How far a call is.
+/// The phase of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum CallPhase {
@@ -71,7 +71,7 @@ pub(crate) struct CallSlot {
 // that thread is dead.
 unsafe impl Sync for CallSlot {}
 
-/// What a call is.
+/// A call, as the kernel reports it.
 #[derive(Clone, Copy)]
 pub(crate) struct SeenCall {
     pub(crate) id: CallId,
@@ -230,7 +230,7 @@ impl CallSlots {
         self.page.has_served.load(Acquire) != 0
     }
 
-    /// What the kernel does not know of the numbers.
+    /// Flags of the numbers that the kernel does not know.
     pub(crate) fn hidden_flags(&self) -> HiddenFlags {
         HiddenFlags(self.page)
     }

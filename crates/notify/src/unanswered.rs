@@ -106,7 +106,7 @@ fn linked(links: i64, call: SeenCall, slots: &CallSlots) -> CallAnswer {
     }
 }
 
-/// How the first name of a link is looked up, by the flags of `linkat`.
+/// The lookup of the first name of a link, by the flags of `linkat`.
 pub(crate) fn link_source(flags: c_int) -> AtFlags {
     let empty = AtFlags::from_bits_retain(flags.cast_unsigned()) & AtFlags::EMPTY_PATH;
     match flags & libc::AT_SYMLINK_FOLLOW {
@@ -115,7 +115,7 @@ pub(crate) fn link_source(flags: c_int) -> AtFlags {
     }
 }
 
-/// How many names a file has.
+/// The number of a file's names.
 pub(crate) fn links_of(stat: &Stat) -> i64 {
     i64::try_from(stat.st_nlink).unwrap_or(i64::MAX)
 }
@@ -206,8 +206,8 @@ fn end_of(fd: &OwnedFd, call: SeenCall) -> Result<i64, Errno> {
     }
 }
 
-/// By which it can be told how far a write to what is open came, by a number that no log has: see
-/// [`CallSlot::before`].
+/// A mark by which can be told how far a write to an open file came, by a number that no log has:
+/// see [`CallSlot::before`].
 ///
 /// # Errors
 /// The kernel's.

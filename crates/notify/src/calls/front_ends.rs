@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use std::fs;
 
 impl TrappedCall<'_> {
-    /// What a dormant agent says.
+    /// A dormant agent's answer.
     pub(super) fn answer_dormant(&self) -> Option<CallAnswer> {
         if !self.agent.stage.is_dormant() {
             return None;
@@ -48,8 +48,7 @@ impl TrappedCall<'_> {
         }
         if is_new {
             forebay_pool::complain(&format!(
-                "an agent does the system calls on logs of {} (process {}), and of whatever it executes \
-                 (experimental: docs/notify.md lists what it can lose)",
+                "an agent does the system calls on logs of {} (process {}), and of the programs that it executes (experimental: docs/notify.md lists the writes that it can lose)",
                 self.program(),
                 self.seen.thread
             ));

@@ -33,8 +33,8 @@ impl TrappedCall<'_> {
         }
     }
 
-    /// Whether the kernel syncs what is written to what a number has that the agent does not know:
-    /// it may be a log's of a process that was forked while the number was let go of.
+    /// Fails unless the kernel syncs writes to a number that the agent does not know: it may be a
+    /// log's of a process that was forked while the number was let go of.
     ///
     /// # Errors
     /// `EOPNOTSUPP`: it does not, and by another number nobody would. `EIO`: it cannot be told.
