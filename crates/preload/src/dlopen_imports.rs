@@ -36,15 +36,16 @@ const SYSTEM: [&[u8]; 6] = [
 /// A call that loads.
 pub(crate) struct DlopenCall<'a> {
     pub(crate) name: &'a CStr,
-    /// Whose libraries are searched as its run path says.
+    /// An address in the library whose run path says where to search.
     pub(crate) caller: usize,
-    /// What is loaded already is not loaded again; none of a namespace of its own.
+    /// Asks for libraries that are loaded already, and are not loaded again; none of a namespace of
+    /// its own.
     pub(crate) is_loaded: Option<fn(*const c_char) -> bool>,
     /// A function of this name is hidden.
     pub(crate) is_hidden: fn(&[u8]) -> bool,
 }
 
-/// What a load with `RTLD_DEEPBIND`, or into another namespace, does.
+/// The effect of a load with `RTLD_DEEPBIND`, or into another namespace.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LoadEffect {
     /// Nothing that it loads calls what this library hides.
@@ -85,7 +86,7 @@ impl NewLibraries {
 }
 
 impl DlopenCall<'_> {
-    /// What becomes of the calls of the code that it loads.
+    /// The effect on the calls of the code that it loads.
     pub(crate) fn effect(&self) -> LoadEffect {
         let Ok(new) = self.new_libraries() else {
             return LoadEffect::Differs;

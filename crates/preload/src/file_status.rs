@@ -15,13 +15,14 @@ pub(crate) fn device_of(fd: c_int) -> Option<u64> {
     stat_of(fd).map(|stat| stat.st_dev)
 }
 
-/// What is open as `fd`. Leaves errno alone.
+/// The status of the file that is open as `fd`. Leaves errno alone.
 pub(crate) fn stat_of(fd: c_int) -> Option<libc::stat> {
     // SAFETY: the kernel writes a whole structure, or fails.
     stat_by(|stat| unsafe { libc::fstat(fd, stat) })
 }
 
-/// What has a name; of the flags only those count that say what a name means. Leaves errno alone.
+/// The status of the file with a name; of the flags only those count that say what a name means.
+/// Leaves errno alone.
 pub(crate) fn stat_at(dir: c_int, path: *const c_char, flags: c_int) -> Option<libc::stat> {
     let flags = flags & (libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH);
     // SAFETY: the kernel looks at the path, whatever it is, and writes a whole structure, or fails.

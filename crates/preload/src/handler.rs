@@ -3,7 +3,7 @@
 
 /// A handler, a type without values that has the function's name.
 pub(crate) trait HookHandler {
-    /// What the function is.
+    /// The function's type.
     type Function: FunctionSignature;
 
     /// The hidden function of this name.

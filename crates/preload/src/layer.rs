@@ -43,7 +43,7 @@ pub(crate) fn begin(fd: c_int) -> Option<BegunOperation> {
 }
 
 impl BegunOperation {
-    /// What became of it. Not a cancellation point, and leaves errno alone.
+    /// Tells the outcome. Not a cancellation point, and leaves errno alone.
     pub(crate) fn done(self, what: FileEvent) {
         tell_client(|| self.layer.done(self.fd, self.at, what));
     }

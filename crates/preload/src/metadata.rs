@@ -268,8 +268,8 @@ fn made(real: impl FnOnce() -> c_int) -> c_int {
     fd
 }
 
-/// What an opening may change beside what is written: whether it makes a name, or takes away bytes,
-/// is known when it has been done.
+/// Changes of an opening beside the written bytes: it is known when it has been done if it makes a
+/// name, or takes away bytes.
 pub(crate) struct MayCreate {
     /// The file's size before; none if it was not there.
     before: Option<u64>,

@@ -29,7 +29,7 @@ impl NextDefinition {
         }
     }
 
-    /// Where it is; null if there is none.
+    /// Its address; null if there is none.
     pub(crate) fn get(&self) -> *mut c_void {
         let found = self.address.load(Ordering::Acquire);
         if !found.is_null() {
@@ -49,7 +49,7 @@ impl NextDefinition {
 
 /// A library, of which some code is.
 pub(crate) struct LoadedLibrary {
-    /// Where it lies.
+    /// Its range of addresses.
     pub(crate) addresses: Range<usize>,
     /// Loaded with the program, and searched after this one.
     pub(crate) is_behind_us: bool,
@@ -57,7 +57,7 @@ pub(crate) struct LoadedLibrary {
 }
 
 impl LoadedLibrary {
-    /// Whether it has a function of this name itself.
+    /// True if it has a function of this name itself.
     ///
     /// # Safety
     ///
@@ -87,7 +87,7 @@ pub(crate) fn library_of(code: usize) -> Option<LoadedLibrary> {
 pub(crate) struct LibraryCode<'a> {
     /// As it was loaded.
     name: &'a CStr,
-    /// Where it lies.
+    /// Its range of addresses.
     pub(crate) addresses: Range<usize>,
     /// This library's.
     pub(crate) is_ours: bool,
@@ -132,7 +132,7 @@ unsafe extern "C" fn show<V: FnMut(LibraryCode<'_>) -> bool>(
     c_int::from(is_enough)
 }
 
-/// How many libraries have been loaded, from the beginning on.
+/// The number of libraries that have been loaded, from the beginning on.
 pub(crate) fn times_loaded() -> u64 {
     unsafe extern "C" fn first(info: *mut dl_phdr_info, _: size_t, loaded: *mut c_void) -> c_int {
         // SAFETY: the two that `dl_iterate_phdr` was given and gives.

@@ -84,15 +84,15 @@ fn is_plain(flags: c_int) -> bool {
     !may_matter(flags) && (!is_watched || flags & libc::O_PATH != 0 || is_client())
 }
 
-/// Whether a file opened with `flags` can be changed, by opening it or through the descriptor.
+/// True if a file opened with `flags` can be changed, by opening it or through the descriptor.
 pub(crate) fn can_change(flags: c_int) -> bool {
     let writes = flags & libc::O_ACCMODE != libc::O_RDONLY || flags & libc::O_TRUNC != 0;
     // O_TMPFILE has the bit of O_DIRECTORY; the file that it makes has no name.
     writes && flags & (libc::O_PATH | libc::O_DIRECTORY) == 0
 }
 
-/// Whether opening a file with `flags` is more than the kernel's business, where there is neither a
-/// layer nor a cache.
+/// True if opening a file with `flags` is more than the kernel's business, without a layer and a
+/// cache.
 pub(crate) fn may_matter(flags: c_int) -> bool {
     can_change(flags) || flags & libc::O_CREAT != 0 && client::counts_changes()
 }

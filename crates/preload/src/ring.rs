@@ -70,13 +70,12 @@ fn before_joining() -> Result<(), String> {
     }
     if let Some(name) = find() {
         return Err(format!(
-            "{name} makes io_urings by itself, and not by a library, and what goes through one cannot be seen"
+            "{name} makes io_urings by itself, and not by a library, and writes through one cannot be seen"
         ));
     }
     if has_ring() {
         return Err(
-            "an io_uring is open in the process, and what goes through it cannot be seen"
-                .to_owned(),
+            "an io_uring is open in the process, and writes through it cannot be seen".to_owned(),
         );
     }
     refuse_others();

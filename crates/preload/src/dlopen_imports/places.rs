@@ -81,7 +81,7 @@ impl SearchPlaces {
         }
     }
 
-    /// What the library at `path` needs is searched where its file says, too.
+    /// Adds the places that the file of the library at `path` names for its own needs.
     pub(super) fn add(&mut self, object: &SharedLibrary, path: &Path) {
         let own = directory_of(path.to_owned());
         let listed = object.run_paths.iter();

@@ -36,7 +36,8 @@ const SHORT: usize = 900;
 
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
 
-/// What is executed, by whom, and whether a path that is not absolute means the same to the child.
+/// A program that is executed, its caller, and the meaning of a path that is not absolute to the
+/// child.
 pub(super) struct Execution<'a> {
     pub(super) program: &'a ExecutedProgram,
     pub(super) arguments: StringArray,

@@ -10,7 +10,7 @@ use std::{
     ptr,
 };
 
-/// What is to be executed.
+/// A program that is to be executed.
 pub(super) enum ExecutedProgram {
     Path(*const c_char),
     /// Searched for, if there is no slash in it.
@@ -31,7 +31,7 @@ impl ExecutedProgram {
         }
     }
 
-    /// Whether its dynamic linker is one that this library cannot be given to.
+    /// True if its dynamic linker is one that this library cannot be given to.
     pub(super) fn has_other_linker(&self) -> bool {
         let has = |path: &Path| program::has_other_linker(path);
         match *self {
@@ -59,7 +59,7 @@ impl ExecutedProgram {
         }
     }
 
-    /// Whether it is followed. One that is not found is not executed.
+    /// True if it is followed. One that is not found is not executed.
     pub(super) fn is_followed(&self) -> bool {
         let followed =
             |path: Option<&OsStr>| path.is_none_or(|path| program::is_followed(Path::new(path)));
