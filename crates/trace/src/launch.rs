@@ -5,10 +5,7 @@
 //!    without a tracer, its calls would fail.
 //! 3. The child installs the filter and executes the program. If that fails, it writes the error to
 //!    a second pipe.
-#![expect(
-    unsafe_code,
-    reason = "fork, and what a child may do before it executes"
-)]
+#![expect(unsafe_code, reason = "fork, and the child's calls before it executes")]
 
 use crate::{TraceError, filter, ptrace};
 use libc::{c_char, pid_t, sock_filter};
@@ -94,7 +91,7 @@ pub(crate) struct StartedProgram {
     pub(crate) failure: NotExecuted,
 }
 
-/// From where a child's error comes, if it could not execute its program.
+/// The source of a child's error, if it could not execute its program.
 pub(crate) struct NotExecuted {
     program: OsString,
     failure: PipeReader,

@@ -40,7 +40,7 @@ impl ProbeError {
     }
 }
 
-/// What a device does at best.
+/// A device's best times.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Speed {
     /// Sequential writes of 1 MiB with a final sync, MB/s (10^6 bytes).
@@ -58,7 +58,7 @@ pub struct Speed {
     pub file_system: Option<String>,
 }
 
-/// How much is written to find out.
+/// The bytes that a measurement writes.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
     /// Bytes of one sequential run.
