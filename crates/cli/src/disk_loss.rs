@@ -28,16 +28,16 @@ pub enum SurvivedLoss {
     Machine,
 }
 
-/// What is known of one device.
+/// The losses that one device survives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DiskLoss {
     /// Its name below `/sys/block`.
     pub disk: String,
-    /// What it survives.
+    /// The losses that it survives.
     pub survives: SurvivedLoss,
-    /// What it is, in words.
+    /// Its kind, in words.
     pub told: String,
-    /// What speaks against keeping acknowledged writes on it, beside data that is elsewhere.
+    /// The doubt about keeping acknowledged writes on it, beside data that is elsewhere.
     pub doubt: Option<String>,
 }
 
@@ -118,7 +118,7 @@ impl KernelView<'_> {
             ),
             (false, _) => seen.loss(
                 SurvivedLoss::PowerCut,
-                "a mirror by DRBD of which one side is not up to date: only the other has the last writes"
+                "a mirror by DRBD with one side not up to date: only the other has the last writes"
                     .to_owned(),
             ),
         })
@@ -170,7 +170,7 @@ impl SeenDevice<'_> {
         Some(match spare {
             0 if is_behind => self.loss(
                 SurvivedLoss::PowerCut,
-                format!("{what}, of which one may be written behind"),
+                format!("{what}; one of them may be written behind"),
             ),
             0 => self.loss(
                 SurvivedLoss::PowerCut,
@@ -191,9 +191,9 @@ impl SeenDevice<'_> {
     /// What another machine serves.
     fn served(&self) -> Option<DiskLoss> {
         if numbered(self.disk, "nbd").is_some() {
-            let told = "a network block device: what it survives is its server's to say (nbdkit memory: not the server's restart)";
+            let told = "a network block device: only its server's administrator knows the losses it survives (nbdkit memory: not the server's restart)";
             let doubt = format!(
-                "{} survives what its server makes of it, which may keep it in memory",
+                "{} survives as much as its server, which may keep it in memory",
                 self.disk
             );
             return Some(self.doubtful(SurvivedLoss::Unknown, told.to_owned(), doubt));
@@ -219,7 +219,7 @@ impl SeenDevice<'_> {
         Some(self.loss(
             SurvivedLoss::Unknown,
             format!(
-                "a volume by {by}: it survives what its target does, which may be other machines"
+                "a volume by {by}: it survives as much as its target, which may be other machines"
             ),
         ))
     }
@@ -297,7 +297,7 @@ impl SeenDevice<'_> {
             ),
             true => self.loss(
                 SurvivedLoss::Unknown,
-                "a disk by this machine's host, whose word on power cuts it is".to_owned(),
+                "a disk by this machine's host: only the host knows if it survives power cuts".to_owned(),
             ),
             false => self.loss(
                 SurvivedLoss::PowerCut,

@@ -6,7 +6,7 @@ use forebay_pool::{PoolError, PoolErrorKind};
 use forebay_store::StoreError;
 use std::{fmt, fs, io, os::unix::fs::MetadataExt, path::Path};
 
-/// Why a command did not succeed.
+/// The reason that a command did not succeed.
 #[derive(Debug)]
 pub enum Failure {
     /// The command line asks for what cannot be. Status 2.

@@ -3,7 +3,7 @@
 use nix::unistd::{Gid, Uid, User};
 use std::{fmt, fs, io, path::Path};
 
-/// Why a user is not known.
+/// The reason that a user is not known.
 #[derive(Debug)]
 pub enum UserError {
     /// There is none of this name or number.
@@ -12,7 +12,7 @@ pub enum UserError {
     Unreadable {
         /// The list.
         list: String,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
 }

@@ -34,7 +34,7 @@ const NOWHERE: &str = "which file system it is on is not known";
 /// No disk has anything safe in less, µs: it is memory, or says so before it is.
 const TOO_FAST_US: f64 = 8.0;
 
-/// What was found.
+/// The places found.
 #[derive(Debug, Default, Serialize)]
 pub struct PoolCandidates {
     /// Appending a page to a file in the directory, and syncing it: the median, µs.
@@ -62,25 +62,25 @@ pub struct CandidateSpot {
     pub same_disk: Option<bool>,
     /// The disks and arrays below it, and what each survives.
     pub losses: Vec<DiskLoss>,
-    /// What speaks against keeping acknowledged writes there.
+    /// Warnings against keeping acknowledged writes there.
     pub warnings: Vec<String>,
     /// It is memory: no pool on a disk can lie there.
     pub in_memory: bool,
-    /// Why it was named and not measured.
+    /// The reason that it was named and not measured.
     pub trouble: Option<String>,
 }
 
 /// A place for a pool on a disk, measured.
 #[derive(Debug, Serialize)]
 pub struct CandidatePlace {
-    /// Where.
+    /// The place.
     #[serde(flatten)]
     pub spot: CandidateSpot,
     /// A commit of a page: the median, µs.
     pub commit_us: f64,
     /// The 99th percentile of it, µs.
     pub commit_p99_us: f64,
-    /// How many times faster than a sync in the directory a commit is.
+    /// A commit's speed, as a multiple of a sync in the directory.
     pub gain: f64,
 }
 
@@ -91,7 +91,7 @@ impl CandidateSpot {
         let is_known = is_same || !(ground.is_unknown() || data.ground.is_unknown());
         let memory = ground.memory.iter();
         let memory = memory.map(|what| {
-            format!("it lies in memory ({what}): a power cut takes what is there, so no pool on a disk can be made there")
+            format!("it lies in memory ({what}): a power cut takes its files, so no pool on a disk can be made there")
         });
         let losses = DiskLoss::below(&ground);
         let doubts = losses.iter().filter_map(|loss| loss.doubt.clone());

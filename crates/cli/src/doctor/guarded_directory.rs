@@ -192,8 +192,8 @@ fn line(standing: &MarkedDirectory) -> String {
              under forebay run with this pool, or first: forebay recover --for {directory}\n"
         ),
         MarkState::Older { records } => format!(
-            "{directory}: the pool {pool} holds {records} writes of a run whose pool's disk failed, and which went on without it: the files there are newer. forebay recover \
-             --pool {pool} drops them\n"
+            "{directory}: the pool {pool} holds {records} writes of a run. The pool's disk failed and the run went on without it, so the files there are newer. forebay \
+             recover --pool {pool} drops the writes\n"
         ),
         MarkState::Unknown { why } => format!(
             "{directory}: a run that did not end in the orderly way used the pool {pool}, which may hold acknowledged writes for the files there and cannot be looked \

@@ -15,7 +15,7 @@ pub struct DoctorReport {
     pub instructions: PersistInstructions,
     pub persistent_memory: persistent_memory::PersistentMemory,
     pub directory: CheckedDirectory,
-    /// Where a pool on a disk could lie.
+    /// Places for a pool on a disk.
     pub disks: candidates::PoolCandidates,
     /// A pool in other machines' memory.
     pub legs: Option<legs::LegsFound>,

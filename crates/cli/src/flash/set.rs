@@ -7,7 +7,7 @@ use forebay_innodb::{CacheLocation, Settings, SetupError};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// Change what a flash cache does with pages, also while a server runs with it
+/// Change a flash cache's settings, also while a server runs with it
 #[derive(Args)]
 #[command(
     long_about = "Changes settings of a flash cache: at once if a server runs with it, and for its next runs (they are kept in PATH.settings). \
@@ -48,7 +48,7 @@ impl Set {
         let wanted = self.settings.settings();
         if wanted == Settings::default() {
             return Err(Failure::Usage(
-                "nothing is to be set. Say what: --policy, --contents, --low, --high, --home-limit or --write-limit".to_owned(),
+                "nothing is to be set. Give a setting: --policy, --contents, --low, --high, --home-limit or --write-limit".to_owned(),
             ));
         }
         let place = CacheLocation::of(&self.flash)?;

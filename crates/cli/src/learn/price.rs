@@ -30,7 +30,7 @@ pub struct PoolPrice {
     pub commit_us: Option<f64>,
     /// All that could be replaced would take, seconds.
     pub seconds: Option<f64>,
-    /// Why it was not measured.
+    /// The reason that it was not measured.
     pub trouble: Option<String>,
 }
 
@@ -57,7 +57,7 @@ impl PoolPrice {
                 "With a pool {place} each would take {each:.1} µs on this machine: {all:.3} s in all, which gains nothing."
             ),
             (.., why) => format!(
-                "What a pool {place} would take is not known: {}.",
+                "The time with a pool {place} is not known: {}.",
                 why.as_deref().unwrap_or("it was not measured")
             ),
         }

@@ -15,7 +15,7 @@ use forebay_trace::{
 use serde::Serialize;
 use std::{collections::BTreeMap, os::unix::ffi::OsStrExt, path::PathBuf};
 
-/// What was learned.
+/// The findings on a program.
 #[derive(Serialize)]
 pub struct LearnReport {
     program: String,
@@ -237,7 +237,7 @@ impl LearnReport {
         }
         let name = in_toml(serde_json::to_string(&self.program).ok())?;
         let mut text = format!(
-            "# What forebay learn saw {} sync. Keep only what is a log.\n[profile.{name}]\nprograms = [{name}]\nabsorb = {}\n",
+            "# Files that forebay learn saw {} sync. Keep only logs.\n[profile.{name}]\nprograms = [{name}]\nabsorb = {}\n",
             self.program.escape_debug(),
             list(absorb)?,
         );

@@ -30,7 +30,7 @@ pub type RunningFlashCache = (u32, CacheStatus);
 /// A store, by its directory.
 pub type NamedStore = (String, Stats);
 
-/// What there is to be told of at a moment.
+/// All that there is to tell of at a moment.
 #[derive(Debug, Default)]
 pub struct MetricsSnapshot {
     /// Runs that are known without a search.
@@ -39,7 +39,7 @@ pub struct MetricsSnapshot {
     pub flash: Vec<RunningFlashCache>,
     /// Stores.
     pub stores: Vec<NamedStore>,
-    /// What a search found.
+    /// The findings of a search.
     pub found: Option<FoundRuns>,
 }
 

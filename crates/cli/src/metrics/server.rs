@@ -81,7 +81,7 @@ impl MetricsListener {
         bound.map_err(|error| Failure::Failed(address::refused(wanted, &error)))
     }
 
-    /// Where it is to be scraped.
+    /// The address for scrapers.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}/metrics", self.address)

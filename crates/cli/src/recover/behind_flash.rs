@@ -24,8 +24,8 @@ pub fn below(directory: &Path) -> Result<Vec<(PathBuf, io::Result<GuardInspectio
     Ok(found)
 }
 
-/// What is to be done with `directory`, behind the cache on `flash`, which `holds` this; the guard
-/// is its own, or came with a copy.
+/// The next step with `directory`, behind the cache on `flash`, which `holds` this; the guard is
+/// its own, or came with a copy.
 pub fn advice(directory: &Path, flash: &Path, is_its_own: bool, holds: &str) -> String {
     let (directory, flash) = (directory.display(), flash.display());
     match is_its_own {

@@ -43,8 +43,8 @@ pub(super) fn announce(reason: &str) {
         false => "",
     };
     complain!(
-        "forebay: an agent does the program's system calls on logs, and those of whatever it executes \
-         (experimental: docs/notify.md lists what it can lose){rights}: {reason}"
+        "forebay: an agent does the program's system calls on logs, and those of the programs that it executes (experimental: docs/notify.md lists the writes that it can \
+         lose){rights}: {reason}"
     );
 }
 

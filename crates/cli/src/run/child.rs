@@ -135,7 +135,7 @@ pub fn follow(
 ) -> Result<u8, Failure> {
     let failed = |e| {
         Failure::Failed(format!(
-            "becoming the parent of what the program leaves: {e}"
+            "becoming the parent of the processes that the program leaves: {e}"
         ))
     };
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(failed)?;

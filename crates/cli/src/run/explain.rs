@@ -28,7 +28,7 @@ pub fn summary(policy: &AbsorbPolicy, status: &SupervisorStatus) -> String {
 /// What was written to a file that became plain may be unsynced: nobody but the program synced it.
 pub fn clean_end(status: &SupervisorStatus) -> Option<String> {
     const PLAIN: &str =
-        "became plain, and of what was written there since only the program's own syncs speak";
+        "became plain; later writes there are durable only by the program's own syncs";
     let plain: BTreeSet<&Path> = (status.plain.iter())
         .map(|file| file.path.as_path())
         .collect();
@@ -53,7 +53,7 @@ pub fn clean_end(status: &SupervisorStatus) -> Option<String> {
                 _ => format!("; {became} {PLAIN}"),
             };
             format!(
-                ", and all that it synced of {stayed} absorbed {of} is on the disk: the pool holds nothing of it{also}"
+                ", and every synced write to {stayed} absorbed {of} is on the disk: the pool holds nothing of it{also}"
             )
         }
     };
@@ -63,7 +63,7 @@ pub fn clean_end(status: &SupervisorStatus) -> Option<String> {
     ))
 }
 
-/// What becomes of processes outside, in one line.
+/// The treatment of processes outside, in one line.
 pub fn outside(outside: OutsideWatch) -> String {
     format!(
         "a process outside of this run that opens an absorbed file for writing {}",
@@ -300,7 +300,7 @@ pub fn is_refused(report: &LaneReport) -> bool {
     report.outcome == LaneOutcome::Refused
 }
 
-/// What recovery did with each lane that had anything in it, a line each, and one more for each
+/// Recovery's outcome for each lane that had anything in it, a line each, and one more for each
 /// file that was refused, or of which there is more to tell.
 pub fn lanes(reports: &[LaneReport]) -> Vec<String> {
     reports.iter().flat_map(lane).collect()
@@ -350,8 +350,8 @@ fn synced(report: &LaneReport, held: &str) -> String {
     let found = match kept {
         0 if missing == all => String::new(),
         0 if missing == 0 => ", which hold them: synced".to_owned(),
-        0 => ", of which those that were found hold them: synced".to_owned(),
-        _ => format!(", of which {kept} of {all} DIFFER, and are newer: synced as they are"),
+        0 => "; the files that were found hold them: synced".to_owned(),
+        _ => format!("; {kept} of {all} DIFFER, and are newer: synced as they are"),
     };
     let missed = match missing {
         0 => String::new(),

@@ -4,10 +4,10 @@ use super::library::PreloadLibrary;
 use forebay_files::supervisor;
 use std::{ffi::OsString, sync::Arc};
 
-/// What a laboratory puts under a run. The default is nothing.
+/// A laboratory's layer under a run. The default is nothing.
 #[derive(Default)]
 pub struct RunLayer {
-    /// What is put before the program's libraries.
+    /// The library put before the program's own.
     pub library: PreloadLibrary,
     /// Environment of the program beside what it has.
     pub environment: Vec<(OsString, OsString)>,

@@ -15,7 +15,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where the pool comes from.
+/// The source of the pool.
 pub enum RunPool {
     /// The user made it.
     At(PathBuf),
@@ -24,8 +24,8 @@ pub enum RunPool {
 }
 
 impl RunPool {
-    /// What the options say; none if there is to be no pool. If they say nothing, it is a pool on
-    /// persistent memory, if there is one for `command`.
+    /// The pool by the options; none if there is to be no pool. If they say nothing, it is a pool
+    /// on persistent memory, if there is one for `command`.
     pub fn of(
         pool: Option<&Path>,
         emulated: Option<u64>,

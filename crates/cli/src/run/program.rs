@@ -18,7 +18,7 @@ use std::{
 /// The first word of the command line of the agent, which is this command.
 pub(super) const AGENT_COMMAND: &str = "notify-agent";
 
-/// What takes over the durability of a program's logs.
+/// The front end that takes over the durability of a program's logs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum FrontEnd {
     /// The library where it can be put before the program, and an agent elsewhere
@@ -55,17 +55,17 @@ impl RunProgram {
         &self.command[0]
     }
 
-    /// What the user gave after it.
+    /// The arguments that the user gave after it.
     pub fn arguments(&self) -> &[OsString] {
         &self.command[1..]
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where that leads, through all links.
+    /// Its path, through all links.
     pub fn real(&self) -> &Path {
         &self.real
     }
@@ -82,7 +82,8 @@ impl RunProgram {
             .collect()
     }
 
-    /// Who is to see its calls. With `only_library`, what is wanted beside needs the library.
+    /// Chooses the front end that is to see its calls. With `only_library`, what is wanted beside
+    /// needs the library.
     ///
     /// # Errors
     /// Why it cannot be run so, and what to do.
@@ -304,7 +305,7 @@ impl JudgedProgram {
             LinkKind::Glibc | LinkKind::OtherLibrary => return Ok(()),
             LinkKind::Go => {
                 complain!(
-                    "forebay: warning: {path} {words}: what it writes so stays as it is, not absorbed"
+                    "forebay: warning: {path} {words}: such writes stay as they are, not absorbed"
                 );
                 return Ok(());
             }

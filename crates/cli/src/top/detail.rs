@@ -202,7 +202,7 @@ fn problems(state: &TopState, run: &WatchedRun, row: &RunRow) -> Vec<Line<'stati
     lines
 }
 
-/// What there is to be said of a flash cache.
+/// The lines on a flash cache.
 pub fn cache_lines(cache: &WatchedCache, state: &TopState) -> Vec<Line<'static>> {
     let style = match cache.status.is_well() {
         true => Style::new(),

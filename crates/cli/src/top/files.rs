@@ -17,7 +17,7 @@ pub struct FileRow {
     pub bytes: Option<f64>,
     /// All bytes that were absorbed.
     pub all_bytes: u64,
-    /// How it is.
+    /// Its state.
     pub state: String,
     /// True if it cannot be synced.
     pub is_failing: bool,

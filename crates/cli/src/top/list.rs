@@ -131,7 +131,7 @@ fn nothing(state: &TopState, area: Rect, buffer: &mut Buffer) {
     broken(&[Line::from(said)]).render(area, buffer);
 }
 
-/// How a line looks.
+/// The style of a line.
 pub fn style_of(state: &TopState, row: &RunRow) -> Style {
     match row.health {
         RunHealth::Unwell(..) => state.paint.unwell(),

@@ -14,16 +14,16 @@ const ANSWER_WAIT: Duration = Duration::from_secs(1);
 /// The first interval at most: nobody is to wait for figures that long.
 const FIRST_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Which runs are looked for.
+/// The runs that are looked for.
 #[derive(Clone, Debug)]
 pub struct RunPlace {
     /// The run directory.
     pub dir: PathBuf,
-    /// Whose.
+    /// Their owners.
     pub whose: RunScope,
 }
 
-/// What was found.
+/// The findings of a look.
 pub struct RunLook {
     /// The runs, or why nothing is known of them.
     pub found: Result<FoundRuns, String>,

@@ -10,7 +10,7 @@ use ratatui::{
 };
 use std::env;
 
-/// What the terminal shows.
+/// The terminal's means.
 #[derive(Clone, Copy, Debug)]
 pub struct ScreenPaint {
     /// Characters other than ASCII.
@@ -38,7 +38,7 @@ impl ScreenPaint {
         Style::new().add_modifier(Modifier::BOLD)
     }
 
-    /// Of what is not well.
+    /// The style of trouble.
     pub fn unwell(self) -> Style {
         match self.is_coloured {
             true => Style::new().fg(Color::Red).add_modifier(Modifier::BOLD),
@@ -46,7 +46,7 @@ impl ScreenPaint {
         }
     }
 
-    /// Of what is over, or of less weight.
+    /// The style of what is over, or has less weight.
     pub fn faint(self) -> Style {
         Style::new().add_modifier(Modifier::DIM)
     }
@@ -106,7 +106,7 @@ pub fn broken(lines: &[Line<'static>]) -> Paragraph<'static> {
     Paragraph::new(lines.to_vec()).wrap(Wrap { trim: true })
 }
 
-/// How many rows of the screen these lines take at most when they are broken.
+/// The rows of the screen that these lines take at most when they are broken.
 pub fn broken_height(lines: &[Line<'static>], width: u16) -> u16 {
     // A word that does not fit leaves room before it: on each row half of it at most, as a rule.
     let width = usize::from(width).max(1);

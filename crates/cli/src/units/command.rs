@@ -12,7 +12,7 @@ use crate::failure::Failure;
 pub struct ExecLine {
     /// `-` (its failure is none) and `:` (no variables), as far as they are there.
     pub prefixes: String,
-    /// What forebay is started by, with a space behind; empty if systemd itself starts it.
+    /// The program that starts forebay, with a space behind; empty if systemd itself starts it.
     pub starter: String,
     /// The program's path.
     pub program: String,

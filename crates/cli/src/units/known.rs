@@ -55,7 +55,7 @@ impl UnitProgram<'_> {
         Ok(found.map(PathBuf::from).filter(|path| path.is_absolute()))
     }
 
-    /// What keeps the server from asking for durability as it is set up now, in words.
+    /// The settings that keep the server from asking for durability now, in words.
     pub fn advice(&self, profile: &str) -> Vec<String> {
         let mut advice = Vec::new();
         if ["redis", "valkey"].contains(&profile) {

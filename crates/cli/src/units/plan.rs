@@ -34,7 +34,7 @@ const RECOVERY: &str = include_str!("../../../../examples/systemd/forebay-recove
 pub const RECOVERY_FILE: &str = "forebay-recover@.service";
 const RECOVERY_PROGRAM: &str = "/usr/local/bin/forebay";
 
-/// What the user wants.
+/// The user's wishes.
 pub struct PlanWish<'a> {
     pub unit: &'a str,
     /// A name, or a path.
@@ -166,7 +166,7 @@ fn policy_of(
     })?;
     if policy.profile == policy::ANY && wish.profile.is_none() {
         return Err(Failure::Usage(format!(
-            "{}: no profile is for the program {}, so which files are its logs is not known. Name one with --profile; --profile any takes what bears the name of a known database's log",
+            "{}: no profile is for the program {}, so its logs are not known. Name one with --profile; --profile any takes files with the name of a known database's log",
             name.stem(),
             unit.exec.program_name()
         )));
@@ -259,7 +259,7 @@ fn needs_another_disk(policy: &AbsorbPolicy) -> bool {
 /// How much a program that the library does not serve may be trusted to.
 fn agent_note(name: &UnitName, reason: &str) -> String {
     format!(
-        "EXPERIMENTAL: the calls of {} are seen by an agent (--front-end notify: {reason}). docs/notify.md lists what that can lose",
+        "EXPERIMENTAL: the calls of {} are seen by an agent (--front-end notify: {reason}). docs/notify.md lists the writes that it can lose",
         name.stem()
     )
 }
@@ -297,7 +297,7 @@ fn data_of(
     }
     let fail = |why: &str| {
         Failure::Usage(format!(
-            "{}: which directory has its files cannot be told{why}. Name it with --data DIR",
+            "{}: the directory of its files is not known{why}. Name it with --data DIR",
             program.name.stem()
         ))
     };

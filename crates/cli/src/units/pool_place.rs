@@ -34,17 +34,17 @@ pub struct PlannedPool {
     pub path: PathBuf,
     /// It is a device.
     pub is_device: bool,
-    /// How it is to be made, if it is not there.
+    /// True if it is to be made.
     pub is_new: bool,
     on_disk: bool,
     bytes: u64,
-    /// What acknowledged writes survive there.
+    /// The losses that acknowledged writes survive there.
     pub persistence: PoolPersistence,
-    /// Why it lies there, in a sentence.
+    /// The reason for that place, in a sentence.
     pub why: String,
 }
 
-/// What the user says of the pool.
+/// The user's wishes for the pool.
 pub struct PoolWish<'a> {
     /// A name, or a path.
     pub named: Option<&'a str>,
@@ -168,7 +168,7 @@ impl PlannedPool {
                 "no place was found where it is faster; you named it".to_owned(),
             )),
             (None, None) => Err(Failure::Failed(format!(
-                "no place for a pool was found here that would make {0} faster, so nothing was changed{1}. forebay doctor --dir {0} says what was measured; \
+                "no place for a pool was found here that would make {0} faster, so nothing was changed{1}. forebay doctor --dir {0} shows the measurements; \
                  measure another disk with --beside DIR, or name a place with --pool PATH",
                 data.display(),
                 match wish.needs_another_disk {
@@ -187,7 +187,7 @@ impl PlannedPool {
         place.and_then(|it| doctor::is_same_disk(it, data)) == Some(true)
     }
 
-    /// What it is, or is to be, in a sentence.
+    /// Its kind and place, or the plan for them, in a sentence.
     pub fn sentence(&self) -> String {
         let kind = match (self.is_new, self.on_disk) {
             (false, _) => "which is there".to_owned(),

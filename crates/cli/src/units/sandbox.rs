@@ -7,7 +7,7 @@ use super::settings::UnitSettings;
 use crate::{failure::Failure, metrics::MetricsAddress};
 use std::{net::SocketAddr, path::Path};
 
-/// What has to be reached from within the unit.
+/// The paths and calls that have to be reached from within the unit.
 pub struct SandboxNeeds<'a> {
     /// The unit, for messages.
     pub unit: &'a str,
@@ -17,11 +17,11 @@ pub struct SandboxNeeds<'a> {
     pub is_device: bool,
     /// `forebay`, and `libforebay.so`.
     pub programs: [&'a Path; 2],
-    /// Where the run serves figures, if it does.
+    /// The address at which the run serves figures, if it does.
     pub metrics: Option<MetricsAddress>,
 }
 
-/// What the drop-in says, and the user should know.
+/// The drop-in's lines, and notes for the user.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct SandboxAnswer {
     /// Lines of `[Service]`, with comments.
@@ -195,7 +195,7 @@ fn calls(settings: &UnitSettings, answer: &mut SandboxAnswer) {
         .is_some_and(is_error);
     if !settings.list("SystemCallFilter").is_empty() && !is_told {
         answer.lines.push(
-            "# Forebay does without what the filter refuses, if it is told so and not killed."
+            "# Forebay does without the calls that the filter refuses, if it gets an error and is not killed."
                 .to_owned(),
         );
         answer.lines.push("SystemCallErrorNumber=EPERM".to_owned());

@@ -36,9 +36,9 @@ const LINKS_MAX: usize = 40;
 /// A file of a unit.
 #[derive(Clone, Debug)]
 pub struct UnitFile {
-    /// Where it is on this system.
+    /// Its path on this system.
     pub path: PathBuf,
-    /// What it says.
+    /// Its text.
     pub text: String,
 }
 
@@ -62,12 +62,12 @@ impl FoundUnit {
     }
 }
 
-/// Why there are no files of a unit.
+/// The reason that there are no files of a unit.
 #[derive(Debug)]
 pub enum UnfoundUnit {
     /// There is no such unit that could be started from files of its own.
     Gone(Failure),
-    /// What there is cannot be told.
+    /// The files cannot be told.
     Unclear(Failure),
 }
 
@@ -193,7 +193,7 @@ impl UnitRoot {
         }
         if shown.is_stale {
             let why = format!(
-                "{}: its files were changed since systemd read them, so what it would start is not what systemd says. First: systemctl daemon-reload",
+                "{}: its files were changed since systemd read them, so its command is not the one that systemd has read. First: systemctl daemon-reload",
                 typed.stem()
             );
             return Err(UnfoundUnit::Unclear(Failure::Failed(why)));
@@ -242,7 +242,8 @@ impl UnitRoot {
         self.followed(&self.inside(path).unwrap_or_else(|| path.to_owned()))
     }
 
-    /// Where a path of that system leads, as this one has it: links are followed as they are there.
+    /// The target of a path of that system, as this one has it: links are followed as they are
+    /// there.
     pub fn followed(&self, path: &Path) -> PathBuf {
         let parts = |path: &Path| -> Vec<PathBuf> {
             let parts = path.components().rev();

@@ -16,7 +16,7 @@ pub fn is_running() -> bool {
     Path::new("/run/systemd/system").is_dir()
 }
 
-/// What systemd says of a unit.
+/// A unit's properties, as systemd shows them.
 pub struct ShownUnit {
     /// Its own name.
     pub id: String,
