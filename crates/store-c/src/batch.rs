@@ -40,7 +40,7 @@ impl forebay_writebatch_t {
     }
 }
 
-/// What a batch calls for a put that it has.
+/// Called by a batch for each put that it has.
 pub type forebay_put_fn = Option<
     unsafe extern "C" fn(
         state: *mut c_void,

@@ -141,7 +141,7 @@ impl Compressor {
         })
     }
 
-    /// What was gained so far.
+    /// The gain so far.
     pub(crate) fn stats(&self) -> CompressionStats {
         let sum = |of: fn(&CompressionCounts) -> &AtomicU64| {
             self.counts.iter().map(|part| of(part).load(Relaxed)).sum()

@@ -94,8 +94,8 @@ impl Fences {
         }))
     }
 
-    /// Where in the file the block begins that alone may hold `key`, a key within the table's
-    /// range. `None` if eight bytes do not tell.
+    /// Offset in the file of the block that alone may hold `key`, a key within the table's range.
+    /// `None` if eight bytes do not tell.
     pub(super) fn block_of(&self, key: &[u8]) -> Option<BlockOffset> {
         let wanted = eight(key, self.shared);
         let at = self.ends.partition_point(|&end| end < wanted);

@@ -50,7 +50,7 @@ impl Estimate {
     }
 }
 
-/// What a look at the whole log found.
+/// The findings of a look at the whole log.
 #[derive(Default)]
 pub(super) struct LogEstimate {
     pub(super) estimate: Estimate,

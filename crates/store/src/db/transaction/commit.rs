@@ -38,7 +38,7 @@ const FEW: usize = 16;
 /// How often it is tried to have so few.
 const CATCH_UPS: u32 = 16;
 
-/// What a transaction's commit depends on.
+/// The reads that a transaction's commit depends on.
 pub(in crate::db) struct CommitCheck<'s> {
     keys: Vec<ReadKey<'s>>,
     ranges: Option<CheckedRanges<'s>>,
