@@ -1,4 +1,4 @@
-//! Users of the system, by name or number: whose a pool is to be, or is.
+//! Users of the system, by name or number: a pool's owner, now or to be.
 
 use nix::unistd::{Gid, Uid, User};
 use std::{fmt, fs, io, path::Path};

@@ -1,4 +1,4 @@
-//! `forebay doctor DIR`: whether a database may be started there without Forebay.
+//! `forebay doctor DIR`: tells if a database may be started there without Forebay.
 
 use crate::{
     failure::Failure,

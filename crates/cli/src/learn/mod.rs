@@ -1,5 +1,5 @@
-//! `forebay learn`: which files a program syncs, what that costs it, and what `forebay run` would
-//! make of it. It needs no pool, and absorbs nothing.
+//! `forebay learn`: the files that a program syncs, their cost, and their use for `forebay run`. It
+//! needs no pool, and absorbs nothing.
 
 mod advice;
 mod name_pattern;

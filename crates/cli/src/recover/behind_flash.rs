@@ -1,4 +1,4 @@
-//! Data directories that stand behind a flash cache, and what is to be done with one, in words.
+//! Data directories behind a flash cache, and the next step with one, in words.
 
 use crate::failure::Failure;
 use forebay_files::directories::each_directory;

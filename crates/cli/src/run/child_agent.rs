@@ -1,5 +1,5 @@
-//! The agent of a program that a process with the library executes: how it is started, and what it
-//! does beside serving. docs/notify.md, "A child of a program with the library".
+//! The agent of a program that a process with the library executes: its start, and its work beside
+//! serving. docs/notify.md, "A child of a program with the library".
 
 use super::{
     child::{self, Signals},

@@ -1,5 +1,5 @@
-//! Signals that this process ignores, and may have been started so: the program starts with what
-//! the caller had.
+//! Signals that this process ignores, and may have been started so: the program starts with the
+//! caller's set.
 //!
 //! The supervisor ignores some, and Rust's runtime ignores SIGPIPE before `main`, as many a caller
 //! does (systemd: `IgnoreSIGPIPE=yes` is the default). So what was inherited is noted before the

@@ -1,4 +1,4 @@
-//! The seam for a laboratory: what it puts under a run, and a run of `forebay` has not.
+//! The seam for a laboratory: its layer under a run, empty in a run of `forebay`.
 
 use super::library::PreloadLibrary;
 use forebay_files::supervisor;

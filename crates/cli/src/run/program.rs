@@ -1,4 +1,4 @@
-//! The program to be run: where it is, and whether a library can be put before it.
+//! The program to be run: its path, and the check that a library can be put before it.
 
 use crate::{failure::Failure, standard_error::complain};
 use forebay_files::{

@@ -1,5 +1,5 @@
-//! Limits that hold for what Forebay makes, too: on the size of files (`ulimit -f`, `LimitFSIZE=`),
-//! and on how many are open.
+//! Limits that hold for Forebay's own files, too: on their size (`ulimit -f`, `LimitFSIZE=`), and
+//! on the number of open ones.
 
 use crate::{failure::Failure, size};
 

@@ -1,4 +1,4 @@
-//! One run: what it is, what it did in each interval, its files, and what is not well.
+//! One run: its identity, its rates in each interval, its files, and its trouble.
 
 use super::{
     columns::{FILE_COLUMNS, RUN_COLUMNS, table},

@@ -1,4 +1,4 @@
-//! The line by which a unit starts its program (`ExecStart=`), and whether it can be wrapped
+//! The line by which a unit starts its program (`ExecStart=`), and the check that it can be wrapped
 //! (systemd.service(5), "Command lines").
 //!
 //! A line stays as it is written: `forebay run … --` comes before it, behind its prefixes. What

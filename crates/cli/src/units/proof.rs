@@ -1,5 +1,5 @@
-//! The proof that nothing of a unit's files is left anywhere but in the files: what `forebay
-//! disable` looks into before and after it takes the drop-in away.
+//! The proof that nothing of a unit's files is left anywhere but in the files: `forebay disable`
+//! makes it before and after it takes the drop-in away.
 //!
 //! Looked into are the pools of the drop-in and each pool that a directory's mark names, lane by
 //! lane, the guards of runs, and the guards of flash caches. What cannot be looked into is left,

@@ -1,5 +1,5 @@
-//! A unit as far as it has to be understood: the one command of it, its settings, whose it is, and
-//! what a drop-in says besides the answers to its sandbox.
+//! A unit as far as it has to be understood: its one command, its settings, its owner, and the
+//! drop-in's lines besides the answers to its sandbox.
 
 use super::{
     command::{ExecLine, runs_forebay},
