@@ -1,4 +1,5 @@
-//! The label of a lane: whose it is, and what a recovery has to know of it. docs/files-replay.md.
+//! The label of a lane: its owner, and facts that a recovery has to know of it.
+//! docs/files-replay.md.
 //!
 //! ```text
 //!  0  leads    8   eight bytes, so that it changes at once

@@ -1,5 +1,5 @@
-//! The files tier: what an unmodified database writes to its log files goes to the pool as well, so
-//! that its fsync costs a copy.
+//! The files tier: an unmodified database's writes to its log files go to the pool as well, so that
+//! its fsync costs a copy.
 //!
 //! An absorbed write goes to the kernel as always, *and* into a lane of the pool; only its
 //! durability is taken over. The [`client`] does that inside the database's process (through

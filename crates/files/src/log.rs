@@ -1,5 +1,5 @@
-//! Logging: what becomes of a file, as records of the run's lane. By the holder of the file's lock,
-//! a member or the supervisor.
+//! Logging: changes of a file, as records of the run's lane. By the holder of the file's lock, a
+//! member or the supervisor.
 //!
 //! Each segment names a file before anything else of it, so a segment is understood without those
 //! before it. When a segment is full, the thread that finds it so goes on in the next one, which

@@ -1,5 +1,5 @@
-//! Programs, before they are executed: whether a library can be put before them. Libraries, before
-//! they are loaded.
+//! Programs, before they are executed: the check that a library can be put before them. Libraries,
+//! before they are loaded.
 
 mod agent_fit;
 mod go;

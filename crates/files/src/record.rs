@@ -1,4 +1,4 @@
-//! The records of the files tier: what a lane of it holds. docs/files-write.md, "Records".
+//! The records of the files tier: the contents of its lanes. docs/files-write.md, "Records".
 //!
 //! Every payload begins with the same head:
 //!

@@ -1,5 +1,5 @@
 //! The names of the two files that a run has in memory, side by side: its table of absorbed files
-//! (`absorbed`), and the counts of what orders its syncs (`order`).
+//! (`absorbed`), and the counts that order its syncs (`order`).
 
 use std::path::{Path, PathBuf};
 

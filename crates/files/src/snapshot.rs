@@ -1,4 +1,4 @@
-//! In tests: copies of what is known to be on the disk, the worst that a power cut could leave.
+//! In tests: copies of files as they were synced last, the worst that a power cut could leave.
 
 use crate::sys;
 use forebay_pool::failpoint;

@@ -1,4 +1,4 @@
-//! For tests: what is mounted at a directory of a test's own, until that ends.
+//! For tests: a mount on a directory of a test's own, until that ends.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::{

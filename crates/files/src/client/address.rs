@@ -1,5 +1,4 @@
-//! The supervisor's address: what this process says to it before it is a member, or without being
-//! one.
+//! The supervisor's address, and messages to it from a process that is no member, or not yet.
 
 use crate::{
     shared::LOOK,

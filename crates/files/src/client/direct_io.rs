@@ -1,6 +1,6 @@
-//! `O_DIRECT`, which is taken from a descriptor that is absorbed: the page cache has what is
-//! written, and the pool makes it durable. What the kernel refuses a program that has asked for it
-//! is refused all the same, or the program would take its disk for another one.
+//! `O_DIRECT`, which is taken from a descriptor that is absorbed: the page cache has its writes,
+//! and the pool makes them durable. What the kernel refuses a program that has asked for it is
+//! refused all the same, or the program would take its disk for another one.
 
 use super::fd_table::{self, FdEntry};
 use crate::sys;

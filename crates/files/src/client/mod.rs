@@ -1,5 +1,5 @@
 //! The client: the files tier inside the database's process, called by libforebay.so before,
-//! instead of, or after what the C library does. It has no threads and calls nothing of the
+//! instead of, or after functions of the C library. It has no threads and calls nothing of the
 //! database.
 //!
 //! All functions may be called by any thread. A descriptor that is not absorbed costs one load

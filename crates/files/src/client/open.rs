@@ -1,5 +1,5 @@
-//! Opening: which files are absorbed, and from when on. docs/files-membership.md, "Absorbing a
-//! file".
+//! Opening: the choice of files to absorb, and the beginning of it. docs/files-membership.md,
+//! "Absorbing a file".
 
 use super::{
     bypass,

@@ -1,6 +1,6 @@
 //! Memory of this process that is the client's: the pool, the lane's state, the shared page, the
-//! table of what the run absorbs, the counts of changes. A program that unmaps whatever it finds
-//! leaves it as it is.
+//! table of absorbed files, the counts of changes. A program that unmaps whatever it finds leaves
+//! it as it is.
 //!
 //! Neither allocates nor locks: asked about by any call that changes what is mapped, a signal
 //! handler's or the allocator's too.

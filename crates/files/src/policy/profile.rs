@@ -1,4 +1,4 @@
-//! Profiles: what is known about databases. Those that are built in stand in `profiles.toml`.
+//! Profiles: the known databases. Those that are built in stand in `profiles.toml`.
 
 use super::config::PolicyConfig;
 use std::ffi::OsStr;

@@ -1,5 +1,5 @@
-//! A shared library in its file: what it needs, where that is searched, and which symbols it has
-//! and imports.
+//! A shared library in its file: its needs, their search paths, and the symbols that it has and
+//! imports.
 
 use super::{u16_at, u32_at, u64_at};
 use std::{ffi::CString, fs::File, io, os::unix::fs::FileExt};

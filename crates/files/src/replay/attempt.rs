@@ -1,4 +1,4 @@
-//! Earlier attempts to replay a lane, as it notes them: which changes of its files are theirs.
+//! Earlier attempts to replay a lane, as it notes them, and their changes of its files.
 //!
 //! 1. A file that an earlier attempt changed and did not finish gets a time that says so
 //!    ([`UNFINISHED`]), and is synced. So nothing depends any more on when that attempt was; what

@@ -1,4 +1,4 @@
-//! Decides what a recovery does with a file. It looks, and changes nothing. docs/files-replay.md.
+//! Decides a recovery's plan for a file. It looks, and changes nothing. docs/files-replay.md.
 //!
 //! | the file | then |
 //! |---|---|

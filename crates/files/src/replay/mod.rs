@@ -1,5 +1,5 @@
-//! Replay: bringing files up to date from lanes whose owner is gone. docs/files-replay.md;
-//! whom it trusts with what: docs/durability.md, "Who trusts whom".
+//! Replay: bringing files up to date from lanes whose owner is gone. docs/files-replay.md; trust:
+//! docs/durability.md, "Who trusts whom".
 //!
 //! 1. Take the lock of its recovery: another process's is waited for. Claim the lane; the pool
 //!    recovers its records (`lane_contents`).

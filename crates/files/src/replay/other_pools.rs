@@ -1,4 +1,4 @@
-//! Records of a file that wait in another pool than the one that is recovered: which of them are
+//! Records of a file that wait in another pool than the one that is recovered, and the choice of
 //! the newer ones. docs/files-membership.md, "Two runs".
 //!
 //! A run leaves a file plain of which records wait in another pool, so there are none as a rule;

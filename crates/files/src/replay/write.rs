@@ -1,4 +1,5 @@
-//! Doing what was decided: syncing, writing the same bytes again, writing the lane's records.
+//! Carries a recovery's plan out: syncing, writing the same bytes again, writing the lane's
+//! records.
 //!
 //! 1. Mark the lane (`attempt`): from here on, changes of its files that fall in this time are the
 //!    recovery's own.

@@ -1,5 +1,5 @@
-//! The last bytes that were logged of a file, for all processes: what a write that comes back to
-//! them is compared with (`client::tail_rewrites`).
+//! The last bytes that were logged of a file, for all processes: a write that comes back to them is
+//! compared with them (`client::tail_rewrites`).
 //!
 //! Read and changed under the file's lock. A process may die in the middle: it is valid only for
 //! the log address behind the file's last record, which is stored last, and a record comes first.

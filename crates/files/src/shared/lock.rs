@@ -1,4 +1,4 @@
-//! A lock that processes share, of which each knows who has it: when that one dies, it is taken
+//! A lock that processes share, each of which knows its holder: when that one dies, it is taken
 //! away from it.
 
 use forebay_pool::{MonotonicTime, media};

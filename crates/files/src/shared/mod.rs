@@ -1,5 +1,5 @@
-//! The page that the processes of a run share with its supervisor: ordinary memory, for what
-//! happens too often for messages.
+//! The page that the processes of a run share with its supervisor: ordinary memory, for facts that
+//! change too often for messages.
 //!
 //! It is the table of the files that the run absorbs, by number: each file's state, its lock, its
 //! names, and what was counted. The lane itself is the pool's (`forebay_pool::SharedLane`).

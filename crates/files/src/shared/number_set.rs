@@ -1,6 +1,5 @@
-//! Files by their numbers, a bit each: what is to be looked at of them is found without looking at
-//! all. It is a hint: a process may write over it, so what is said of a file is what its place
-//! says.
+//! Files by their numbers, a bit each: those to be looked at are found without looking at all. It
+//! is a hint: a process may write over it, so what is said of a file is what its place says.
 
 use crate::FILES_MAX;
 use std::sync::atomic::{

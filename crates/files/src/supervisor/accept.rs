@@ -1,5 +1,5 @@
-//! Connections: who may say what first, and how long that may take. docs/durability.md, "Who trusts
-//! whom".
+//! Connections: the first messages that a user may send, and the time limits. docs/durability.md,
+//! "Who trusts whom".
 //!
 //! The socket's name is no secret and any user can connect, so nothing that a stranger does may
 //! keep a process of the run from being heard. The first message has a time limit, each user a

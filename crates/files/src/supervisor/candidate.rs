@@ -1,4 +1,4 @@
-//! A file that may begin to be absorbed, and why it does not.
+//! A file that may begin to be absorbed, and the reason if it does not.
 
 use super::{SupervisorState, other_pools::WantedFile, run::AbsorbedFile, watch::WatchedFile};
 use crate::{absorbed::FileKey, policy};

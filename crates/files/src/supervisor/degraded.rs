@@ -1,6 +1,6 @@
-//! Runs without effect: nothing is absorbed, or not any more, and why. Such a run looks healthy
-//! until the power fails or an operator measures, so it is said when the server opens its log, in
-//! the status, and at the end.
+//! Runs without effect: nothing is absorbed, or not any more, and the reason. Such a run looks
+//! healthy until the power fails or an operator measures, so it is said when the server opens its
+//! log, in the status, and at the end.
 //!
 //! A program that has not got the library tells the supervisor nothing: its environment was cleared
 //! (`pg_ctlcluster`, `sudo`), or it is linked statically. It is found by what it has in its memory.

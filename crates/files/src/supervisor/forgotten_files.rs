@@ -1,5 +1,5 @@
-//! Files that the run has no more to do with: what is known of them is given up, and their numbers
-//! are free.
+//! Files that the run has no more to do with: the notes of them are given up, and their numbers are
+//! free.
 
 use super::{
     SupervisorState,

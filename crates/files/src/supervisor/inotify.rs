@@ -1,5 +1,5 @@
-//! Notices processes outside the run afterwards (inotify): who opened an absorbed file is looked
-//! for in /proc, and if it is for writing, the file is let go of. docs/files-membership.md,
+//! Notices processes outside the run afterwards (inotify): the opener of an absorbed file is looked
+//! for in /proc, and if it opened it for writing, the file is let go of. docs/files-membership.md,
 //! "Processes outside".
 //!
 //! That is asynchronous: what such a process writes before the file is let go of is not protected

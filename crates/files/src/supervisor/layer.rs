@@ -1,4 +1,4 @@
-//! The seam for a laboratory: what it puts between the supervisor and the files that it syncs.
+//! The seam for a laboratory: its layer between the supervisor and the files that it syncs.
 
 use std::{fs::File, io, path::Path};
 

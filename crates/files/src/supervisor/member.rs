@@ -1,5 +1,4 @@
-//! A process of the run: how it becomes a member of it, what it asks, and what is left to do when
-//! it is gone.
+//! A process of the run: its way to membership, its questions, and the work left when it is gone.
 
 use super::{PlainFile, ProcessStatus, SupervisorState, drain, first_sync, run::RunState};
 use crate::{

@@ -1,5 +1,5 @@
-//! The supervisor: the database's parent, which makes durable behind it what the pool made durable
-//! at once.
+//! The supervisor: the database's parent, which makes writes durable behind it that the pool made
+//! durable at once.
 //!
 //! It listens on a Unix socket for members (processes of the database) and for those who look at
 //! it. A run has one lane (`run`; `settle` where it fails): each member has a thread that answers

@@ -1,5 +1,5 @@
-//! Processes that no message announces: those outside the run, and what is opened past the C
-//! library. Absorbed files are watched from before it is known that they are open nowhere else.
+//! Processes that no message announces: those outside the run, and openers past the C library.
+//! Absorbed files are watched from before it is known that they are open nowhere else.
 //! docs/files-membership.md, "Processes outside".
 //!
 //! Where the supervisor may, the kernel asks it before such a process gets a file open

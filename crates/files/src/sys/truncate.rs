@@ -1,4 +1,4 @@
-//! Truncation of what is open for reading only, which has no call that takes a descriptor.
+//! Truncation of a file that is open for reading only: no call takes its descriptor.
 
 use super::link_of;
 use rustix::io::Errno;
