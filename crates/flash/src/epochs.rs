@@ -1,4 +1,4 @@
-//! [`Epochs`]: which of the times that an owner has used the cache it is from.
+//! [`Epochs`]: the time of its owner's use that a cache is from.
 
 /// Numbers that an owner draws anew each time that it begins to use the cache, and keeps beside the
 /// homes as well. If both are not from the same time, one of them was put back from a copy. Zero

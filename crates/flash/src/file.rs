@@ -1,4 +1,4 @@
-//! Files: who they are, and what the cache knows of each while it is open.
+//! Files: their identities, and the cache's state of each while it is open.
 
 use crate::sequential::Sequential;
 use parking_lot::{Mutex, RwLock};

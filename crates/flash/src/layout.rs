@@ -1,4 +1,5 @@
-//! The flash file's header, and where everything lies. docs/flash-format.md, "Layout" and "Header".
+//! The flash file's header, and the offsets of its parts. docs/flash-format.md, "Layout" and
+//! "Header".
 //!
 //! ```text
 //! 0        header A        4 KiB

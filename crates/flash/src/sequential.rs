@@ -1,5 +1,5 @@
-//! Pages one after the other: a scan, a dump or a read-ahead, which would only push out what is
-//! worth keeping.
+//! Pages one after the other: a scan, a dump or a read-ahead, which would only push out pages worth
+//! keeping.
 //!
 //! A few rows are followed at a time, so that one scan does not hide another, nor random pages any
 //! of them. What several threads read for one scan comes in nearly its order.

@@ -1,4 +1,4 @@
-//! Commit: what came in becomes durable. docs/flash-format.md, "Commit".
+//! Commit: incoming pages become durable. docs/flash-format.md, "Commit".
 //!
 //! 1. *Out*: the open group ends; every group in memory that is not written is written.
 //! 2. *Sync* flash.

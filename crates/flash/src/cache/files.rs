@@ -1,4 +1,4 @@
-//! Files: registering, and what is no longer what the cache has. docs/flash-format.md,
+//! Files: registering them, and dropping pages that are no longer theirs. docs/flash-format.md,
 //! "Tombstones".
 
 use super::Cache;

@@ -1,4 +1,4 @@
-//! The cache: what it holds, and its locks. docs/flash-format.md, "Protocol".
+//! The cache: its parts, and its locks. docs/flash-format.md, "Protocol".
 //!
 //! * `group`: pages on their way to flash; `enqueue`: how they come in; `commit`: group out, flash
 //!   synced, metadata durable;

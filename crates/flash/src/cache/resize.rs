@@ -1,4 +1,4 @@
-//! Another size, with what is in the cache. docs/flash-format.md, "Another size".
+//! Another size, with the cache's pages kept. docs/flash-format.md, "Another size".
 //!
 //! 1. *Lengthen* the flash file, if it is to be longer.
 //! 2. *Home*: what only the slots that go have is written there, and recorded as clean. Pages come

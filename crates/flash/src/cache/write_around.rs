@@ -1,4 +1,4 @@
-//! Around flash: what came in becomes durable at home instead, because flash failed or the policy
+//! Around flash: incoming pages become durable at home instead, because flash failed or the policy
 //! says so. docs/flash-format.md, "Around flash".
 //!
 //! 1. *Void* the clean versions that home is about to be newer than, durably: or a crash would

@@ -1,5 +1,5 @@
 //! The cache's way to flash and to the home files: two small traits, so that tests can make each
-//! operation fail, tear what was not synced, and cut the power between any two.
+//! operation fail, tear unsynced writes, and cut the power between any two.
 //!
 //! [`FlashFile`] and [`HomeFiles`] are the operating system.
 
