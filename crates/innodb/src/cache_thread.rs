@@ -1,5 +1,5 @@
-//! The cache's thread: pages go home, commands are answered, the status is said, and what a flash
-//! device that fails takes with it.
+//! The cache's thread: it writes pages home, answers commands, writes the status, and finds out the
+//! losses of a flash device that fails.
 
 mod desk;
 mod resize;

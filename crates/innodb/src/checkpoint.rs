@@ -1,4 +1,4 @@
-//! InnoDB's checkpoints: what must be durable of page files before one is written.
+//! InnoDB's checkpoints: page files must be durable up to one before it is written.
 //!
 //! A checkpoint says that all pages that were changed before it are durable. The server syncs its
 //! page files first. But it takes a page for durable also if its write ended while that sync ran.

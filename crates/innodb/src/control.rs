@@ -1,4 +1,4 @@
-//! The control socket of a running cache: what commands ask the process that has it, and what that
+//! The control socket of a running cache: commands' requests to the process that has it, and its
 //! answers. docs/flash-tier.md, "The control socket". `listener`: the process's end; `command`: the
 //! other one.
 

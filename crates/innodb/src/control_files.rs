@@ -1,5 +1,5 @@
-//! Small files beside a flash file, in JSON: what the command and the process that has the cache
-//! leave there for one another. Either may be another user's.
+//! Small files beside a flash file, in JSON, by which the command and the process that has the
+//! cache leave notes for one another. Either may be another user's.
 
 use forebay_pool::failpoint;
 use rustix::fs::OFlags;

@@ -1,4 +1,4 @@
-//! A page file in use: what is read from and written to it, by way of the cache.
+//! A page file in use: its reads and writes, by way of the cache.
 //!
 //! Whole pages go to the cache. Whatever else is done to a file (a write that is no page, a
 //! mapping) makes it *plain* first: its pages go home, and the cache forgets it. The system

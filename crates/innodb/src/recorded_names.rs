@@ -1,5 +1,5 @@
-//! Under which name the cache knows a file: where it is, or that the name is about to be taken
-//! away.
+//! The name under which the cache knows a file: its path, or a note that the name is about to be
+//! taken away.
 //!
 //! Before a file is unlinked, or another takes its name, that is noted durably. A file that is not
 //! found, and that the cache has newer pages of, is known to be gone if it is noted. It is missed

@@ -1,4 +1,4 @@
-//! Reading what lies in one page: from the cache, the guard file, or the file itself.
+//! Reading a part of one page: from the cache, the guard file, or the file itself.
 
 use super::uncached::RealRead;
 use crate::{

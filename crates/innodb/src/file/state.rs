@@ -1,4 +1,4 @@
-//! The state of a page file: where its pages go.
+//! The state of a page file: the route of its pages.
 
 use forebay_flash::CachedFile;
 use std::sync::Arc;

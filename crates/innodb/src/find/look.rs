@@ -1,4 +1,4 @@
-//! Looking for a file by its path, and why it cannot be told where one is.
+//! Looking for a file by its path, and the errors if its place cannot be told.
 
 use crate::identity::{self, KnownFile};
 use forebay_flash::FlashError;

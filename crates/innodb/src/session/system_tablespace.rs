@@ -1,4 +1,4 @@
-//! A session begins with the system tablespace: what the cache has must be of its data directory,
+//! A session begins with the system tablespace: the cache's pages must be of its data directory,
 //! and of the same time.
 
 use super::CacheSession;

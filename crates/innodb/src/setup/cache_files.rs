@@ -1,5 +1,5 @@
-//! A cache's two files, held with their directory: what a command opens, writes or removes is what
-//! it has looked at, whatever their names lead to by then.
+//! A cache's two files, held with their directory: a command opens, writes and removes the files
+//! that it has looked at, wherever their names lead by then.
 
 use super::{
     blank::{has_blank_headers, start_of},

@@ -1,5 +1,5 @@
-//! The directory of a cache's files, held: what is looked at, removed or made in it is in that one,
-//! whatever the path to it leads to by then.
+//! The directory of a cache's files, held: looks, removals and new files are in that one, wherever
+//! the path to it leads by then.
 //!
 //! Between any two system calls of a command of root's the cache's owner may be able to rename the
 //! directory, or one above it, and to put a link in its place. So it may have anything else there

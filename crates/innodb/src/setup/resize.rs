@@ -1,4 +1,4 @@
-//! Another size for a cache that no server has: with what is in it. docs/flash-tier.md, "Another
+//! Another size for a cache that no server has, with its pages kept. docs/flash-tier.md, "Another
 //! size"; the protocol is the cache's own.
 //!
 //! Before, what a crash may have torn in the files is made whole, as by a flush: which pages these

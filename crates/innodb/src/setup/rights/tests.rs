@@ -1,4 +1,5 @@
-//! Root's commands write only what the user may whose cache it is, whatever that one has made up.
+//! Root's commands write only files that the cache's user may write, whatever that user has made
+//! up.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod world;

@@ -1,4 +1,4 @@
-//! A data directory behind a cache, and who owns what of it.
+//! A data directory behind a cache, and the owners of its files.
 
 use crate::{
     doublewrite::DoublewriteFile,
