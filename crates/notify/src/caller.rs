@@ -1,4 +1,4 @@
-//! The thread that made a call: its memory, its descriptors and directories, and who it is.
+//! The thread that made a call: its memory, its descriptors and directories, and its user.
 //!
 //! What it points to is read once, by copying; afterwards the caller asks whether the thread still
 //! waits, before anything takes effect. Otherwise its id may be another thread's.

@@ -1,5 +1,5 @@
-//! The filter: which calls of the program are seen. By number and arguments only, since it cannot
-//! look at memory. docs/notify.md, "What is trapped".
+//! The filter of the program's calls: it picks those that are seen. By number and arguments only,
+//! since it cannot look at memory. docs/notify.md, "What is trapped".
 //!
 //! Each call has a block of its own, which ends with what becomes of it; calls that no block names
 //! the kernel never asks about (it knows that they are allowed whatever their arguments are).

@@ -1,6 +1,6 @@
-//! Memory that outlives the agent: which calls it had received, and how far each was. Each of its
-//! threads has a slot, into which the kernel itself writes a call that the thread receives, so no
-//! call is lost between the two. docs/notify.md, "When the agent dies".
+//! Memory that outlives the agent: the calls that it had received, and the phase of each. Each of
+//! its threads has a slot, into which the kernel itself writes a call that the thread receives, so
+//! no call is lost between the two. docs/notify.md, "When the agent dies".
 #![expect(unsafe_code, reason = "memory that two processes share")]
 
 use crate::{

@@ -1,4 +1,4 @@
-//! Calls that the agent had received when it died: how far each was, and what its thread is told.
+//! Calls that the agent had received when it died: the phase of each, and the answer to its thread.
 //! docs/notify.md, "When the agent dies".
 
 use crate::{

@@ -1,5 +1,5 @@
-//! Memory for what a call transfers. It lies in its page as the caller's does, so a file that is
-//! open with `O_DIRECT` takes or refuses the one as it would the other.
+//! Memory for the bytes that a call transfers. It lies in its page as the caller's does, so a file
+//! that is open with `O_DIRECT` takes or refuses the one as it would the other.
 
 use crate::caller::PAGE_BYTES;
 use rustix::io::Errno;

@@ -1,5 +1,5 @@
-//! Logs that the kernel is to go on with: they are plain before, and the kernel knows of them what
-//! only the client knew.
+//! Logs that the kernel is to go on with: they are plain before, and the kernel knows the flags and
+//! bytes that only the client knew.
 
 use super::TrappedCall;
 use crate::{
