@@ -1,4 +1,5 @@
-//! Commits of a lane and of a shared lane: who commits, who waits, and which bytes are written.
+//! Commits of a lane and of a shared lane: the committer, the waiters, and the bytes that are
+//! written.
 //!
 //! On a medium that needs it ([`Media::needs_commit`]), what was appended is durable once it is
 //! written back:

@@ -1,4 +1,4 @@
-//! Finds what a file lies on, disks or memory, by the kernel's word. It follows down whatever is
+//! Finds the disks or memory that a file lies on, by the kernel's word. It follows down whatever is
 //! between: partitions, loop devices, the device mapper and arrays (by what sysfs says is below
 //! them), and file systems that have no device number of their own (btrfs, overlayfs).
 

@@ -1,5 +1,5 @@
-//! Writing again what a failed write-back may have lost, so that it is on the disk when a sync has
-//! succeeded.
+//! Writes bytes again that a failed write-back may have lost, so that they are on the disk when a
+//! sync has succeeded.
 //!
 //! The same bytes written over the same pages are not enough. Ext4 allocates what is written for
 //! the first time as *unwritten*: it reads as zeros until the write-back is done. When that fails,

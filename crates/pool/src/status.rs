@@ -1,4 +1,4 @@
-//! Looking at a pool from outside: who has what, and whether it is whole.
+//! Looking at a pool from outside: the owners of its parts, and its damage.
 
 use crate::{
     error::{PoolError, PoolErrorKind},

@@ -1,6 +1,6 @@
-//! Moments in an append at which tests do something: let another thread go on, or kill what stands
-//! for a process. And the moments at which a thread waits for another, so that a [`Scheduler`] can
-//! know that it does.
+//! Moments in an append at which tests do something: let another thread go on, or kill a process's
+//! stand-in. And the moments at which a thread waits for another, so that a [`Scheduler`] can know
+//! that it does.
 
 use crate::lsn::Lsn;
 use std::{

@@ -1,4 +1,5 @@
-//! [`WaitMeter`]: how often, and how long, threads have waited for something. Of no account where nothing waits.
+//! [`WaitMeter`]: the number and time of threads' waits for something. Of no account where nothing
+//! waits.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},

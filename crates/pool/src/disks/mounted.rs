@@ -1,4 +1,5 @@
-//! File systems whose device number is no block device's: what they lie on, by the table of mounts.
+//! File systems whose device number is no block device's: the storage that they lie on, by the
+//! table of mounts.
 
 use std::{
     fs,

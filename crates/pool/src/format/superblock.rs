@@ -1,5 +1,5 @@
-//! The superblock: what a pool is. Two copies, either one enough. docs/pool-format.md,
-//! "Superblock".
+//! The superblock: a pool's identity and layout. Two copies, either one enough.
+//! docs/pool-format.md, "Superblock".
 //!
 //! ```text
 //!  0  magic "FOREBAY\0"      8

@@ -1,4 +1,5 @@
-//! The lane table and the segment map: who owns what. docs/pool-format.md, "Lane table".
+//! The lane table and the segment map: the owners of lanes and segments. docs/pool-format.md, "Lane
+//! table".
 //!
 //! A lane's entry has two state slots, written in turn, so that one is intact at any moment:
 //! ```text

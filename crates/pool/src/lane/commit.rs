@@ -1,5 +1,4 @@
-//! Commits of a lane of one process; what any lane's have in common is in
-//! [`commit`](crate::commit).
+//! Commits of a lane of one process; those of any lane share [`commit`](crate::commit).
 //!
 //! Only what is committed leaves the lane: a drain is handed nothing else, and no segment is
 //! released before. So what the leader writes back is never another segment meanwhile, and no

@@ -1,7 +1,7 @@
 //! The certificates of a TLS connection, in a directory with the names that the NBD standard's
 //! other programs use (`nbdkit`, `nbdinfo`): `ca-cert.pem`, by which servers are known, with
-//! `ca-crl.pem`, what it has revoked, if that is there; and `client-cert.pem` with `client-key.pem`
-//! where servers ask who this is.
+//! `ca-crl.pem`, its revocation list, if that is there; and `client-cert.pem` with `client-key.pem`
+//! for servers that ask for the client's.
 //!
 //! They are read for each connection: a renewed one counts from the next one on. What is wrong with
 //! them is said without what is in them: the names may lead to any file that this process can read.

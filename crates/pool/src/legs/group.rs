@@ -1,5 +1,5 @@
-//! [`LegGroup`]: the legs of a pool as one medium: what is written is on every live one, what is
-//! read is from one that is complete. docs/legs.md.
+//! [`LegGroup`]: the legs of a pool as one medium: writes go to every live one, reads come from one
+//! that is complete. docs/legs.md.
 //!
 //! A group is opened for reading. [`LegGroup::take_over`] makes it the writer, with a thread that
 //! *keeps* it (`keeper`), and one that looks whether it is that still (`heartbeat`). All that is

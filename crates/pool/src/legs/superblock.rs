@@ -1,5 +1,4 @@
-//! A leg's superblock: of which pool it is, and which legs are complete. docs/legs.md, "A leg's
-//! bytes".
+//! A leg's superblock: its pool, and the complete legs. docs/legs.md, "A leg's bytes".
 //!
 //! ```text
 //!  0  magic "FORELEG\0"      8

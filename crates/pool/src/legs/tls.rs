@@ -1,4 +1,4 @@
-//! [`TlsSession`]: TLS of one connection to a leg, and what is said if there can be none.
+//! [`TlsSession`]: TLS of one connection to a leg, and the error if there can be none.
 //! docs/legs.md, "TLS". By certificates it is rustls's, by a pre-shared key OpenSSL's.
 //!
 //! What is sent and what comes is made from each other under one lock, which is never held while

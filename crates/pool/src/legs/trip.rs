@@ -1,4 +1,4 @@
-//! [`LegTrip`]: how far away an export is that could be a leg. Nothing is written to it.
+//! [`LegTrip`]: the distance of an export that could be a leg. Nothing is written to it.
 
 use super::{address::LegAddress, link::LegLink, superblock::LEG_DATA};
 use crate::format::layout::PAGE;

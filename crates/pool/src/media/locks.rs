@@ -1,5 +1,5 @@
 //! The open file of a medium, and its locks: single bytes of it, which the kernel gives back when
-//! what holds them is gone. docs/pool-format.md, "Locks".
+//! their holder is gone. docs/pool-format.md, "Locks".
 //!
 //! Members of a shared lane are sent the open file. It holds the lane's lock, which so lasts until
 //! the last of them ends. The pool's lock and that of a disk's tables are held for a moment and

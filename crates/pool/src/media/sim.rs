@@ -1,4 +1,4 @@
-//! [`SimMedia`]: memory that remembers what was made durable, for tests of recovery.
+//! [`SimMedia`]: memory that remembers its durable bytes, for tests of recovery.
 //!
 //! Faults that a pool must survive, all of which [`CrashImages`] produces:
 //! * the power fails between any two stores or fences of any thread;

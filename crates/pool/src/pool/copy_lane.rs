@@ -1,5 +1,5 @@
-//! A copy of a lane's log, for a process that reads beside the lane's owner, or beside what a
-//! killed one left.
+//! A copy of a lane's log, for a process that reads beside the lane's owner, or beside the records
+//! that a killed one left.
 //!
 //! 1. Read the lane's entry.
 //! 2. Copy its segments. The owner may append meanwhile: a record that it has not published yet is

@@ -1,4 +1,4 @@
-//! Opening a pool, and what is checked before it is believed. docs/pool-format.md, "Superblock".
+//! Opening a pool, and the checks before it is believed. docs/pool-format.md, "Superblock".
 //!
 //! 1. *Map* the medium: a disk, if the superblock says so; persistent memory, or an emulation of it
 //!    if the file system has none.

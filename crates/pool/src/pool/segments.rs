@@ -1,4 +1,4 @@
-//! The map of segments: which lane has which, and segments changing hands. docs/pool-format.md,
+//! The map of segments: the lane of each, and segments changing hands. docs/pool-format.md,
 //! "Segment map".
 //!
 //! A segment that changes hands is made zero before the map names its new lane: nothing that was in

@@ -1,5 +1,4 @@
-//! Commits of a shared lane: what they have in common with those of any lane is in
-//! [`commit`](crate::commit).
+//! Commits of a shared lane; those of any lane share [`commit`](crate::commit).
 //!
 //! A member commits for all (threads, processes, files). While the owner releases segments it keeps
 //! members from committing: what is being written is never another segment by then. When a member

@@ -1,5 +1,5 @@
-//! State that the owner's threads share: where the lane's segments are, and which dead members are
-//! still to be cleaned up.
+//! State that the owner's threads share: the places of the lane's segments, and the dead members
+//! that are still to be cleaned up.
 
 use crate::format::{record::Lsn, table::LaneEntry};
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! The owner of a shared lane: it opens segments, and releases what is durable elsewhere.
+//! The owner of a shared lane: it opens segments, and releases those that are durable elsewhere.
 
 use super::{
     control::SharedControl,

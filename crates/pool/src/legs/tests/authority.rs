@@ -1,4 +1,4 @@
-//! An authority, and what it signed: by the commands of docs/legs.md.
+//! An authority, and its signatures: by the commands of docs/legs.md.
 
 use rustls::{
     ServerConfig,

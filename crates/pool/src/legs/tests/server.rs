@@ -1,4 +1,4 @@
-//! An NBD server in this process that does what a test wants: as it should, or not.
+//! An NBD server in this process that obeys a test: it serves as it should, or not.
 
 use parking_lot::Mutex;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};

@@ -1,4 +1,4 @@
-//! Members and an owner as threads; who is stopped at a step is played step by step.
+//! Members and an owner as threads; a thread that is stopped at a step is played step by step.
 
 use super::*;
 use crate::media::mapped::Mapped;
