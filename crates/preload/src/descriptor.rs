@@ -1,5 +1,5 @@
-//! `close`, `close_range`, `closefrom`, `unshare`, `dup`, `dup2`, `dup3`, `fcntl`: which descriptor
-//! is which file.
+//! `close`, `close_range`, `closefrom`, `unshare`, `dup`, `dup2`, `dup3`, `fcntl`: the files of
+//! descriptors.
 //!
 //! The client must know before an absorbed descriptor goes away, and that cannot be taken back:
 //! whatever the kernel would refuse is refused first. Its own descriptors do not exist for the

@@ -1,4 +1,4 @@
-//! `dlsym` and `dlvsym`: who looks up a function of the C library that this library hides is given
+//! `dlsym` and `dlvsym`: a look-up of a function of the C library that this library hides gets
 //! ours, by whatever handle (Python's `ctypes`, Java's JNA and .NET look up those of `libc.so.6`
 //! itself). What another library has under such a name is left alone.
 //!

@@ -1,4 +1,4 @@
-//! Below an agent: whether this library does what concerns logs, or the agent does.
+//! Below an agent: the choice between this library and the agent for all that concerns logs.
 //! docs/notify.md, "A child of a program with the library".
 #![expect(unsafe_code, reason = "asks by a system call")]
 

@@ -1,4 +1,4 @@
-//! Handlers: what a hooked function does, for the [`table`](crate::table) to export under the
+//! Handlers: the work of a hooked function, for the [`table`](crate::table) to export under the
 //! function's names and to call by its number.
 
 /// A handler, a type without values that has the function's name.

@@ -1,5 +1,5 @@
-//! Libraries that are put before the C library's functions as this one is, and behind it: what a
-//! hook goes on to may be theirs, and they may make the system call by its number.
+//! Libraries that are put before the C library's functions as this one is, and behind it: a hook
+//! may go on to one of theirs, and they may make the system call by its number.
 #![expect(unsafe_code, reason = "reads what libraries define")]
 
 use crate::{call_context::without_cancellation, next_definition::library_of, real::hidden};

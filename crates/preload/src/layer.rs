@@ -1,5 +1,5 @@
-//! The seam for a laboratory: what it puts between a program and its files, and the library that
-//! ships does not have.
+//! The seam for a laboratory: its layer between a program and its files, absent from the library
+//! that ships.
 //!
 //! A [`FileLayer`] hears of the calls on descriptors that it says it [sees](FileLayer::seen), and
 //! of memory that it [guards](guard_memory); what it does then, waiting for instance, is its own.

@@ -1,5 +1,5 @@
-//! `open`, `openat`, `openat2`, `creat` in all spellings: what can change a file is opened through
-//! the client.
+//! `open`, `openat`, `openat2`, `creat` in all spellings: an open that can change a file goes
+//! through the client.
 //!
 //! What cannot (read-only without `O_TRUNC`, `O_PATH`, a directory, an unnamed file) is opened
 //! plainly. Opening through the client is a cancellation point at its start, but cannot be

@@ -1,4 +1,4 @@
-//! `kill` without a signal: whether there is a process of this number. Linux says yes of a thread's
+//! `kill` without a signal: asks if there is a process of this number. Linux says yes of a thread's
 //! number, too, and the supervisor has threads of the program's user. A server that was killed
 //! leaves its number in a file. Where numbers begin anew (a container, another boot), one of these
 //! threads may have it at the next start: PostgreSQL would take it for another server, and refuse
