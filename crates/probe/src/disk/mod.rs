@@ -1,4 +1,4 @@
-//! The device under a directory: what it is, and how fast, measured.
+//! The device under a directory: its kind, and its speed, measured.
 
 mod file_system;
 pub mod pages;

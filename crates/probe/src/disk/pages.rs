@@ -1,5 +1,5 @@
-//! Pages that are written one after the other, each durable before the next: what a log's sync
-//! costs, and what a pool's commit costs at least.
+//! Pages that are written one after the other, each durable before the next: the cost of a log's
+//! sync, and the least cost of a pool's commit.
 
 use rustix::{
     fs::{Mode, OFlags},
