@@ -1,4 +1,4 @@
-//! [`BindingError`]: what a binding can refuse, beside the store and its pool.
+//! [`BindingError`]: a binding's refusals, beside those of the store and its pool.
 
 use forebay_pool::PoolError;
 use forebay_store::StoreError;

@@ -1,4 +1,4 @@
-//! [`BindingOptions`]: how a store is opened by its name.
+//! [`BindingOptions`]: options to open a store by its name.
 
 use forebay_pool::PoolOptions;
 use forebay_store::{Durability, StoreOptions};

@@ -1,4 +1,4 @@
-//! [`StorePlace`]: where a store and its pool are, by one name.
+//! [`StorePlace`]: the place of a store and its pool, by one name.
 //!
 //! A name is a directory:
 //!

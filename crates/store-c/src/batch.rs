@@ -1,4 +1,4 @@
-//! Batches, which grow without errors, as LevelDB's do: what is wrong is said when one is written.
+//! Batches, which grow without errors, as LevelDB's do: an error is reported when one is written.
 
 use crate::pointers::{drop_handle, handle_mut, slice};
 use forebay_bindings::BindingError;

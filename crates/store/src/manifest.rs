@@ -1,4 +1,4 @@
-//! The manifest: which value-log files there are, and whether anything is still in a pool.
+//! The manifest: the value-log files, and a note if anything is still in a pool.
 //!
 //! `MANIFEST` is JSON for people to read, followed by a line with its CRC-32C, and is replaced as a
 //! whole. It changes when a value-log file begins or goes, and when the store is opened or closed.

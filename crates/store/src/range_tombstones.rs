@@ -1,5 +1,5 @@
-//! [`RangeTombstones`]: which ranges of keys are deleted, and up to which log address.
-//! docs/store-format.md, "Deleted ranges".
+//! [`RangeTombstones`]: deleted ranges of keys, each up to a log address. docs/store-format.md,
+//! "Deleted ranges".
 //!
 //! A log address is a version, so one number says what a deleted range hides: every entry of its
 //! keys with a lower address, at whichever level it lies. Of two deletes of a key the later one

@@ -1,5 +1,5 @@
-//! Compression of values: what an option says ([`Compression`]), what comes of it for a value that
-//! is written ([`Compressor`]), and the bytes that are stored (`packed`).
+//! Compression of values: the option ([`Compression`]), its effect on a value that is written
+//! ([`Compressor`]), and the bytes that are stored (`packed`).
 //!
 //! Each stored value says by itself whether and how it is compressed, so values are read whatever
 //! the options are. What does not become smaller by an eighth is stored as it is.

@@ -1,5 +1,5 @@
-//! A full disk: puts are refused while what is kept in [reserve](crate::log) is used by deletes and
-//! by the collector.
+//! A full disk: puts are refused while deletes and the collector use the room kept in
+//! [reserve](crate::log).
 
 use super::StoreCore;
 use crate::error::StoreError;

@@ -1,4 +1,4 @@
-//! [`ScanRange`]: which keys a scan gives, and in which direction.
+//! [`ScanRange`]: the keys that a scan gives, and their direction.
 
 use crate::{
     keyspace::KeyspaceId,

@@ -1,4 +1,4 @@
-//! [`Value`]: what a read gives, from the log or from the cache, without another copy.
+//! [`Value`]: the result of a read, from the log or from the cache, without another copy.
 
 use lsm_tree::Slice;
 use std::{

@@ -1,4 +1,4 @@
-//! The short way to a key: which block of a table, and where in the block, without allocation.
+//! The short way to a key: the block of a table, and the place in the block, without allocation.
 //!
 //! The lookup of lsm-tree parses its way through the block index and the block with general,
 //! double-ended iterators and makes owned keys and values on the way. Random keys of ten million,

@@ -1,4 +1,4 @@
-//! [`KeyspaceCatalogue`]: the keyspaces of an open store, and which stored keys are dead.
+//! [`KeyspaceCatalogue`]: the keyspaces of an open store, and the stored keys that are dead.
 //!
 //! A key is dead whose keyspace was dropped: it has a number that was given, and no keyspace has it
 //! now. Numbers are never used again, so what is dead stays dead, wherever it turns up: in the log,

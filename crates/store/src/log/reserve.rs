@@ -1,4 +1,5 @@
-//! [`Reserve`]: room on the disk that is kept for what makes room. docs/store-format.md, "A full disk".
+//! [`Reserve`]: room on the disk that is kept for work that makes room. docs/store-format.md, "A
+//! full disk".
 //!
 //! A collection copies what is live before it gives anything back, and a delete has to be logged.
 //! So a file is kept allocated that holds nothing. When the disk is full it is removed, and the

@@ -1,4 +1,4 @@
-//! [`LogTail`]: where the log grows.
+//! [`LogTail`]: the growing end of the log.
 
 use super::{
     FileTail, ReadTail, Resident, RoomClaim,

@@ -1,5 +1,5 @@
-//! Looking at the whole log: how much of it is garbage, how much may be, and which file has most.
-//! By samples, see `sample`.
+//! Looking at the whole log: its garbage, the most that this may be, and the file with the most of
+//! it. By samples, see `sample`.
 
 use super::CollectionProgress;
 use crate::{

@@ -1,4 +1,4 @@
-//! A commit: what the transaction read is looked at again, and its writes are appended as one.
+//! A commit: the transaction's reads are looked at again, and its writes are appended as one.
 //!
 //! 1. If it went through ranges: begin to watch them ([`range_watch`](crate::db::range_watch)),
 //!    take a second snapshot, and compare what both have in the ranges. No writer waits. Then
