@@ -57,8 +57,8 @@ pub(crate) trait CommitLog {
     /// [`AppendError::Closed`].
     fn check(&self) -> Result<(), AppendError>;
 
-    /// Step 2: what of the log is to be committed, committed parts of its segments included, and
-    /// where that ends.
+    /// Step 2: the parts of the log to be committed, committed parts of its segments included, and
+    /// their end.
     ///
     /// # Errors
     /// [`AppendError::Closed`].
@@ -119,7 +119,7 @@ impl Commits {
         self.committed() >= lsn
     }
 
-    /// Bytes between what is committed and `lsn`.
+    /// Bytes between the committed address and `lsn`.
     #[inline]
     pub(crate) fn behind(&self, lsn: Lsn) -> u64 {
         lsn.saturating_sub(self.committed())
@@ -166,7 +166,7 @@ impl Commits {
         }
     }
 
-    /// Commits what `fill` gives, unless others commit: none is waited for.
+    /// Commits the parts that `fill` gives, unless others commit: none is waited for.
     ///
     /// # Errors
     /// [`AppendError::Closed`].

@@ -79,7 +79,7 @@ impl Core {
         }
     }
 
-    /// The same for what is done to a lane.
+    /// The same for work on a lane.
     #[inline]
     pub(crate) fn check_own(&self) -> Result<(), AppendError> {
         match self.process.is_here() {
@@ -88,7 +88,7 @@ impl Core {
         }
     }
 
-    /// The pool's open file, if what is in the pool does not lie there, but on legs.
+    /// The pool's open file, if the pool's bytes do not lie there, but on legs.
     pub(crate) fn file_elsewhere(&self) -> Option<BorrowedFd<'_>> {
         let file = self.media.descriptor();
         file.filter(|_| self.media.is_elsewhere())
@@ -120,8 +120,8 @@ impl Core {
         begun.map_err(|e| PoolError::io(&self.path, "becoming its writer", e))
     }
 
-    /// Refuses a pool whose file was removed since it was opened: what is written to it is gone
-    /// with this process. Under the pool lock, which who removes it has (`Pool::lock`).
+    /// Refuses a pool whose file was removed since it was opened: writes to it are gone with this
+    /// process. Under the pool lock, which who removes it has (`Pool::lock`).
     pub(crate) fn check_named(&self) -> Result<(), PoolError> {
         if !self.is_named || has_name(&*self.media) {
             return Ok(());
@@ -130,7 +130,7 @@ impl Core {
         Err(PoolError::io(&self.path, "claiming a lane", removed))
     }
 
-    /// Sees what other processes wrote to the tables.
+    /// Sees other processes' writes to the tables.
     pub(crate) fn load_tables(&self) -> Result<(), PoolError> {
         self.check_process()?;
         let loaded = self.media.fetch(0, self.superblock.geometry.data());

@@ -27,7 +27,7 @@ const MODEL_IN_MEMORY: &str = "scsi_debug";
 pub struct BackingStore {
     /// Names of disks. None is known of a network file system, for instance.
     pub disks: BTreeSet<String>,
-    /// Names of what lies between: arrays, volumes of the device mapper.
+    /// Names of the layers between: arrays, volumes of the device mapper.
     pub layers: BTreeSet<String>,
     /// The parts that are memory, in words: gone after a power cut.
     pub memory: BTreeSet<String>,

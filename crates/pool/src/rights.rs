@@ -78,7 +78,7 @@ pub fn acting_user(file: &Stat, user: u32) -> Result<u32, DistrustReason> {
     acting_user_of(owner, user)
 }
 
-/// The same of what `owner` has, whichever other users may write to it.
+/// The same of a file of `owner`, whichever other users may write to it.
 ///
 /// # Errors
 /// If `user` may not act for it.
@@ -90,7 +90,7 @@ pub fn acting_user_of(owner: u32, user: u32) -> Result<u32, DistrustReason> {
     }
 }
 
-/// Does `work` in a child process that is `user`: what it gives. The child shares this process's
+/// Does `work` in a child process that is `user`; gives its result. The child shares this process's
 /// open files and standard streams, and ends when this process does. A [pool](crate::Pool) that is
 /// open here it has to open again.
 ///

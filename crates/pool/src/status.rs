@@ -159,8 +159,8 @@ impl Pool {
         walked.unwrap_or_else(LaneCheck::Damaged)
     }
 
-    /// The same of what [`ClaimOptions::salvage`](crate::ClaimOptions::salvage) would give, if the
-    /// log is damaged: of the records before the damage.
+    /// The same of the records before the damage, if the log is damaged, as
+    /// [`ClaimOptions::salvage`](crate::ClaimOptions::salvage) would give them.
     #[must_use]
     pub fn look_into_damaged_lane(&self, lane: u32, found: impl FnMut(&Record<'_>)) -> LaneCheck {
         let walked = self.walk(lane, true, found);

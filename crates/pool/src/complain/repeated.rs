@@ -21,7 +21,7 @@ const CAUSES_MAX: usize = 1024;
 
 static SAID: Mutex<Repeats> = Mutex::new(Repeats::new());
 
-/// Says `what`, unless `cause`, the short form of it, was said within the last minute.
+/// Says `what`, unless its short form, `cause`, was said within the last minute.
 pub fn complain_repeated(cause: &str, what: &str) {
     let now = Instant::now();
     let lines = match SAID.try_lock() {

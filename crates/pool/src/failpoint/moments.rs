@@ -80,7 +80,7 @@ impl ArmedFailpoint {
     }
 }
 
-/// True if this is the pass that was asked for: what the caller breaks off there ends with
+/// True if this is the pass that was asked for: a step that the caller breaks off there ends with
 /// [`announce`].
 #[must_use]
 pub fn hit(name: &str) -> bool {

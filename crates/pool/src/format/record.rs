@@ -60,7 +60,7 @@ pub struct RecordHeader {
     pub lsn: Lsn,
     /// Session that wrote it.
     pub epoch: u32,
-    /// Lines between what was durable when it was reserved and itself.
+    /// Lines between the durable end of the log when it was reserved and itself.
     pub lag: u32,
     /// The payload's kind.
     pub kind: u16,
@@ -121,7 +121,7 @@ pub(crate) const INLINE: usize = LINE - HEADER;
 /// checksum so far.
 pub(crate) struct FirstLine {
     line: [u8; LINE],
-    /// Of the rest of the payload it is continued over what is stored.
+    /// The checksum over the payload so far; of the rest it is continued over the stored bytes.
     pub(crate) sum: Checksum,
 }
 

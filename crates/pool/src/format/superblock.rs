@@ -52,12 +52,12 @@ pub struct Superblock {
     pub created_s: u64,
 }
 
-/// The superblock in force, and what is wrong with its copies.
+/// The superblock in force, and the damage of its copies.
 #[derive(Debug)]
 pub struct ReadSuperblock {
     /// The newest intact copy.
     pub superblock: Superblock,
-    /// For each copy that is not intact, what was found in it.
+    /// The damage of each copy that is not intact.
     pub damage: Vec<String>,
 }
 

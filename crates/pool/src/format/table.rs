@@ -154,9 +154,9 @@ impl PoolTables<'_> {
         }
     }
 
-    /// Makes durable what is read in lane `lane`'s entry. The process that wrote it may have died
-    /// before its fence: then it is seen until the power fails, and what is built on it would be
-    /// left without it. The caller has the lane's lock.
+    /// Makes the bytes durable that are read in lane `lane`'s entry. The process that wrote it may
+    /// have died before its fence: then it is seen until the power fails, and what is built on it
+    /// would be left without it. The caller has the lane's lock.
     pub fn settle_lane(&self, lane: u32) {
         settle(self.media, self.geometry.lane_entry(lane), 2 * LINE as u64);
     }
@@ -173,7 +173,7 @@ impl PoolTables<'_> {
         );
     }
 
-    /// Writes the lane's label, cut to what fits.
+    /// Writes the lane's label, cut to the room for it.
     pub fn write_label(&self, lane: u32, label: &str) {
         let mut bytes = [0; LABEL];
         let end = (0..=label.len().min(LABEL))

@@ -73,8 +73,8 @@ impl SegmentGrowth {
 }
 
 impl Lane {
-    /// Pages of the open segment that are published and not written; if there are too few, how far
-    /// it is published, and how many bytes are lacking.
+    /// Pages of the open segment that are published and not written; if there are too few, the
+    /// published address and the number of missing bytes.
     pub(super) fn next_ahead(
         &self,
         control: &mut LaneControl,
@@ -105,7 +105,7 @@ impl Lane {
         })
     }
 
-    /// A sync failed, and may have lost what was written ahead: it is to be written again.
+    /// A sync failed, and may have lost pages written ahead: they are to be written again.
     pub fn forget_ahead(&self) {
         if self.core.check_own().is_err() {
             return;

@@ -195,8 +195,8 @@ impl Lane {
         Ok((parts, end))
     }
 
-    /// The medium failed: nothing is appended or committed any more, and who waits for that is
-    /// told.
+    /// The medium failed: nothing is appended or committed any more, and those that wait for that
+    /// are told.
     pub(super) fn end_by(&self, control: &mut LaneControl, error: &io::Error) {
         if let Some(slot) = control.open() {
             // Never committed, and so never handed out. Appends find no segment from now on.

@@ -193,8 +193,8 @@ impl Lane {
         }));
     }
 
-    /// Tells writers why what the drain began at `begun` failed: they fail instead of waiting,
-    /// until it goes on.
+    /// Tells writers the reason that the drain begun at `begun` failed: they fail instead of
+    /// waiting, until it goes on.
     pub fn drain_failed(&self, begun: Instant, reason: String) {
         self.stall(Some(Stall {
             reason,

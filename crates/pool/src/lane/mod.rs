@@ -206,8 +206,8 @@ impl Lane {
         }
     }
 
-    /// In a child that was forked from the lane's owner: gives up what would hold the lane for as
-    /// long as the child lives. In the owner nothing is done.
+    /// In a child that was forked from the lane's owner: gives up all that would hold the lane for
+    /// as long as the child lives. In the owner nothing is done.
     pub fn abandon(&self) {
         if self.core.check_own().is_err() {
             self.media().abandon();

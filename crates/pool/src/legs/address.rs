@@ -44,7 +44,7 @@ pub(crate) enum LegTls {
     Key(LegKey),
 }
 
-/// By whom a server's certificate is to be signed, and who this machine is.
+/// The authority that is to sign a server's certificate, and this machine's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LegCertificates {
     /// The directory of the certificates: an absolute path.
@@ -93,7 +93,7 @@ impl LegAddress {
         }
     }
 
-    /// True if `text` names this one: what stands behind `?` may be left out, and the last slash.
+    /// True if `text` names this one: the part behind `?` may be left out, and the last slash.
     pub(crate) fn is_named(&self, text: &str) -> bool {
         match self {
             Self::Export(export) => export.is_named(text),

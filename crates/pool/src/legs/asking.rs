@@ -35,7 +35,7 @@ pub(super) fn next_record(chosen: &ChosenLegs, seats: &[LegSeat]) -> LegRecord {
     }
 }
 
-/// Asks every leg at once what it has.
+/// Asks every leg at once for its records.
 pub(super) fn ask_all(file: &LegsFile) -> (Vec<LegAnswer>, Vec<LegSeat>) {
     let ask = |leg: usize| {
         let found = begin(&file.legs[leg], file.insecure).map(|(link, start)| {

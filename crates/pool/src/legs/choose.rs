@@ -38,7 +38,7 @@ pub(crate) enum LegRefusal {
     TwoWriters { generation: u64 },
 }
 
-/// Decides by what the legs answered; `given_up` are those that the user says are lost.
+/// Decides by the legs' answers; `given_up` are those that the user says are lost.
 pub(crate) fn choose(answers: &[LegAnswer], given_up: LegMask) -> Result<ChosenLegs, LegRefusal> {
     let asked = |is: &dyn Fn(&LegAnswer) -> bool| -> LegMask {
         let legs = answers.iter().enumerate().filter(|(_, it)| is(it));

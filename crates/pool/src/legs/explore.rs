@@ -21,9 +21,9 @@ enum BrokenRule {
     FirstAcknowledgement,
     /// A change of the set counts before the legs have it.
     ChangeInMemory,
-    /// A leg that returns joins without what it missed.
+    /// A leg that returns joins without the writes that it missed.
     NoCopy,
-    /// A recovery believes what answers.
+    /// A recovery believes any answer.
     NoSilence,
     /// A recovery takes any leg that has the pool.
     AnyGeneration,

@@ -57,7 +57,7 @@ pub(crate) struct LegGroup {
     pub(super) state: Mutex<GroupState>,
     /// Something of the state changed that others wait for.
     pub(super) changed: Condvar,
-    /// The group ends: what the heartbeat sleeps on.
+    /// Told at the group's end: the heartbeat sleeps on it.
     pub(super) beaten: Condvar,
     /// Fewer legs are live than there are to be copies.
     degraded: AtomicBool,
@@ -195,7 +195,7 @@ impl LegGroup {
         named.map(|leg| self.file.legs[leg].to_string()).collect()
     }
 
-    /// True if fewer legs have what is acknowledged than there are to be copies.
+    /// True if fewer legs have the acknowledged bytes than there are to be copies.
     pub(crate) fn is_degraded(&self) -> bool {
         self.degraded.load(Acquire)
     }
@@ -316,7 +316,7 @@ impl LegGroup {
         Ok(())
     }
 
-    /// Reads what is at `offset` in the pool from a leg that is complete.
+    /// Reads the bytes at `offset` in the pool from a leg that is complete.
     ///
     /// # Errors
     /// None of them has it any more.
@@ -342,9 +342,9 @@ impl LegGroup {
         }
     }
 
-    /// The same for what the writer goes on from, and makes all complete legs equal there. The last
-    /// writer's latest writes may be on one of them only, and were not acknowledged then: what this
-    /// one builds on them is to be found on each.
+    /// The same for bytes that the writer goes on from, and makes all complete legs equal there.
+    /// The last writer's latest writes may be on one of them only, and were not acknowledged then:
+    /// what this one builds on them is to be found on each.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -539,7 +539,7 @@ impl LegGroup {
         self.end(&why);
     }
 
-    /// Nothing is written any more; who waits is told why.
+    /// Nothing is written any more; waiters are told the reason.
     pub(super) fn end(&self, why: &str) {
         let waiting = {
             let mut state = self.state.lock();

@@ -36,7 +36,7 @@ pub(crate) struct ExportInfo {
     pub(crate) payload_max: u32,
 }
 
-/// Hears what the server is, and says what this client is.
+/// Hears the server's greeting, and answers with this client's.
 ///
 /// # Errors
 /// It is none that is known.
@@ -56,8 +56,8 @@ pub(super) fn greet(stream: &mut (impl Read + Write)) -> io::Result<()> {
     stream.write_all(&flags.to_be_bytes())
 }
 
-/// Has the server begin TLS: what comes next from it is encrypted. Nothing is read ahead, so that
-/// no byte from before is taken for one of those.
+/// Has the server begin TLS: its next bytes are encrypted. Nothing is read ahead, so that no byte
+/// from before is taken for one of those.
 ///
 /// # Errors
 /// It does not.

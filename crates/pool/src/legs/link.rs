@@ -59,7 +59,7 @@ enum RequestKind {
     Disconnect = 2,
 }
 
-/// Called once with what a request brought: by the thread that reads answers, or by that which
+/// Called once with the result of a request: by the thread that reads answers, or by the one that
 /// asked.
 pub(crate) type OnAnswer = Box<dyn FnOnce(io::Result<Vec<u8>>) + Send>;
 
@@ -450,8 +450,8 @@ impl LegLink {
         }
     }
 
-    /// Before a leg that returns is written to: what another process, or this one, had under way
-    /// there is over.
+    /// Before a leg that returns is written to: requests that another process, or this one, had
+    /// under way there are over.
     ///
     /// # Errors
     /// It is not.

@@ -29,13 +29,13 @@ const ALIGNMENT: usize = 4096;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LegsFile {
     pub(crate) identity: Uuid,
-    /// Of the pool on each leg: what a leg says of that is another machine's word.
+    /// Of the pool on each leg: a leg's own word on that is another machine's.
     pub(crate) bytes: u64,
     pub(crate) copies: usize,
     pub(crate) insecure: bool,
     pub(crate) legs: Vec<LegAddress>,
     /// Of a pool with a leg on a disk, the generation below which no record counts: a disk that was
-    /// left out keeps what it had, however often the power fails.
+    /// left out keeps its records, however often the power fails.
     pub(crate) least: Option<u64>,
 }
 
@@ -79,8 +79,8 @@ impl LegsFile {
         })
     }
 
-    /// The number of the leg with this address, with its last slash or without, and with what it
-    /// says of TLS or without.
+    /// The number of the leg with this address, with its last slash or without, and with its part
+    /// on TLS or without.
     ///
     /// # Errors
     /// There is none.

@@ -314,7 +314,7 @@ impl TlsSession {
     }
 
     /// Encrypts the beginning of the two parts, one behind the other, into `records`, which are to
-    /// be sent before anything else is encrypted: how many bytes of the parts that was.
+    /// be sent before anything else is encrypted: the number of the parts' bytes in them.
     ///
     /// # Errors
     /// The session is over.
@@ -349,8 +349,8 @@ impl TlsSession {
         }
     }
 
-    /// Reads what `stream` brings, as of a socket: [`WouldBlock`](io::ErrorKind::WouldBlock) after
-    /// bytes that are not a whole record yet, so that who reads may look at the time.
+    /// Reads from `stream`, as of a socket: [`WouldBlock`](io::ErrorKind::WouldBlock) after bytes
+    /// that are not a whole record yet, so that the reader may look at the time.
     ///
     /// # Errors
     /// Those of the socket; what came was changed on the way.

@@ -63,10 +63,10 @@ use std::{
 pub enum PoolPersistence {
     /// Persistent memory: a fenced store is there after the power fails.
     PowerCut,
-    /// A disk: what was committed is there after the power fails, as far as the disk does what it
-    /// says; what was not is lost with the last process that has the pool.
+    /// A disk: committed bytes are there after the power fails, as far as the disk keeps its
+    /// promises; others are lost with the last process that has the pool.
     PowerCutOnceCommitted,
-    /// Memory of other machines: what was committed is there after this one is lost.
+    /// Memory of other machines: committed bytes are there after this one is lost.
     MachineLossOnceCommitted,
     /// Ordinary memory or page cache: a store is there after the process dies, and gone
     /// when the machine goes down.
@@ -227,14 +227,14 @@ pub trait Media: Send + Sync + 'static {
         0..0
     }
 
-    /// The tables end at `end`: what is stored below is durable at the next fence also where the
+    /// The tables end at `end`: bytes stored below are durable at the next fence also where the
     /// rest has to be written back.
     fn set_tables(&self, end: u64) {
         let _ = end;
     }
 
-    /// Gets into memory what is durable of `[offset, offset + bytes)`, whole pages: what another
-    /// process wrote, or was there before.
+    /// Gets the durable bytes of `[offset, offset + bytes)`, whole pages, into memory: those that
+    /// another process wrote, or that were there before.
     ///
     /// # Safety
     /// As for [`stream`](Self::stream), but that others may call this for the same pages.
@@ -281,8 +281,8 @@ pub trait Media: Send + Sync + 'static {
     /// it.
     fn try_again(&self) {}
 
-    /// True if fewer copies are kept of what is written back than there are to be: a sync is to be
-    /// a real one as well.
+    /// True if fewer copies are kept of written-back bytes than there are to be: a sync is to be a
+    /// real one as well.
     fn is_degraded(&self) -> bool {
         false
     }
@@ -297,8 +297,7 @@ pub trait Media: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// True if what is written back does not lie where the [descriptor](Self::descriptor)'s file
-    /// does.
+    /// True if written-back bytes do not lie where the [descriptor](Self::descriptor)'s file does.
     fn is_elsewhere(&self) -> bool {
         false
     }
@@ -424,7 +423,7 @@ impl dyn Media + '_ {
         unsafe { self.load_in(offset, bytes) }
     }
 
-    /// [`write_back`](Media::write_back), of what is published or the caller's alone.
+    /// [`write_back`](Media::write_back), of published bytes or the caller's alone.
     pub(crate) fn commit_pages(&self, offset: u64, bytes: u64) -> io::Result<()> {
         // SAFETY: by the pool's protocol, see above.
         unsafe { self.write_back(offset, bytes) }

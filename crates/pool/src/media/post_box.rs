@@ -140,7 +140,7 @@ impl PostBox {
         }
     }
 
-    /// The owner: what was posted, to be [answered](Self::answer). It waits for some a while.
+    /// The owner: the posted ranges, to be [answered](Self::answer). It waits for some a while.
     pub(super) fn take(&self, patience: Duration) -> Vec<TakenPost> {
         let seen = self.posted.load(SeqCst);
         let taken: Vec<_> = self.take_posted().collect();
@@ -164,7 +164,7 @@ impl PostBox {
         })
     }
 
-    /// The owner: what became of it.
+    /// The owner: gives the result.
     pub(super) fn answer(&self, taken: TakenPost, result: &io::Result<()>) {
         let post = &self.posts[taken.number];
         let errno = (result.as_ref().err()).map_or(0, |e| e.raw_os_error().unwrap_or(libc::EIO));
@@ -176,7 +176,7 @@ impl PostBox {
         wake_all(&post.answered);
     }
 
-    /// The owner ends: who asks from now on finds nobody.
+    /// The owner ends: a member that asks from now on finds nobody.
     pub(super) fn wake_owner(&self) {
         wake(&self.posted);
     }

@@ -176,7 +176,7 @@ impl SimMedia {
         self.state.lock().recording = false;
     }
 
-    /// Forgets all events: what is there now is the base of those to come, as if all of it were
+    /// Forgets all events: the present contents are the base of those to come, as if all of it were
     /// durable.
     #[cfg(test)]
     pub(crate) fn record_anew(&self) {
@@ -202,7 +202,8 @@ impl SimMedia {
         }
     }
 
-    /// The present contents of the memory, or the disk: what is there if only the process dies.
+    /// The present contents of the memory, or the disk: those that are there if only the process
+    /// dies.
     #[must_use]
     pub fn image(&self) -> Vec<u8> {
         if let Some(disk) = &self.state.lock().disk {

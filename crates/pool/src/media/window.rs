@@ -171,7 +171,7 @@ pub(crate) struct WindowPlace<'a> {
 }
 
 impl WindowPlace<'_> {
-    /// Bytes between the place and what was published when it was made.
+    /// Bytes between the place and the end of published records when it was made.
     #[inline]
     pub(crate) fn behind(&self) -> u64 {
         self.behind

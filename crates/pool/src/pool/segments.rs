@@ -97,7 +97,7 @@ impl Pool {
             .zero(geometry.segment(segment), geometry.segment_bytes)
     }
 
-    /// Gets what is durable of a segment into memory.
+    /// Gets the durable bytes of a segment into memory.
     pub(crate) fn load_segment(&self, segment: u64) -> Result<(), PoolError> {
         let geometry = self.core.superblock.geometry;
         let at = geometry.segment(segment);

@@ -67,7 +67,7 @@ impl Member {
         self.commits().reach(lsn)
     }
 
-    /// True if fewer copies are kept of what is committed than there are to be: a sync is to be a
+    /// True if fewer copies are kept of committed records than there are to be: a sync is to be a
     /// real one, too.
     #[must_use]
     pub fn is_degraded(&self) -> bool {
@@ -214,9 +214,9 @@ impl SharedLane {
         self.us.commits().free(committer(member));
     }
 
-    /// Makes what is published until now durable, if that takes a commit and no member is at one:
-    /// all of it, or all but the page in which it ends while members append. It waits for no
-    /// member, which may be stopped.
+    /// Makes all records durable that are published until now, if that takes a commit and no member
+    /// is at one: all of them, or all but the page in which they end while members append. It waits
+    /// for no member, which may be stopped.
     ///
     /// # Errors
     /// [`AppendError::Closed`].

@@ -154,7 +154,7 @@ impl Member {
         self.core.media.moved(to);
     }
 
-    /// The pool's open file, if what is in the pool does not lie there, but on legs. As of
+    /// The pool's open file, if the pool's bytes do not lie there, but on legs. As of
     /// [`moved`](Self::moved).
     #[must_use]
     pub fn file_elsewhere(&self) -> Option<BorrowedFd<'_>> {

@@ -36,7 +36,7 @@ impl PrefaultedParts {
         }
     }
 
-    /// Maps what is not mapped yet of `wanted`, by whole parts.
+    /// Maps the unmapped rest of `wanted`, by whole parts.
     #[inline]
     pub(super) fn get(&self, media: &dyn Media, wanted: Range<u64>) {
         for part in wanted.start / PART..wanted.end.div_ceil(PART) {

@@ -88,8 +88,8 @@ pub(super) struct SharedState {
     pub(super) prepared: AtomicU32,
     /// Counts segments begun and members that are waiting; the owner sleeps on it.
     pub(super) turned: AtomicU32,
-    /// On a medium that needs it: how far it is committed, and by which members, by their numbers
-    /// plus one.
+    /// On a medium that needs it: the committed address, and the members that commit, by their
+    /// numbers plus one.
     pub(super) commits: Commits,
     slots: [SegmentSlot; SEGMENTS_MAX as usize],
     writers: [WriterCell; WRITERS],

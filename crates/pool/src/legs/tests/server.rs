@@ -21,7 +21,7 @@ pub(super) enum ServerMood {
     Reversed,
     /// Never answers.
     Silent,
-    /// Answers what was not asked.
+    /// Answers a request that nobody made.
     WrongCookie,
     Garbage,
     Fails,

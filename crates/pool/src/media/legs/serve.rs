@@ -65,7 +65,7 @@ pub(super) fn write_and_wait(group: &Arc<LegGroup>, offset: u64, bytes: &[u8]) -
     answer.recv().unwrap_or_else(|e| Err(io::Error::other(e)))
 }
 
-/// The owner's: writes what members post, until it ends.
+/// The owner's: writes the ranges that members post, until it ends.
 pub(super) fn serve(shared: &Arc<SharedParts>, group: &Arc<LegGroup>, is_over: &AtomicBool) {
     // Members settle without this process, and would wait for the thread for ever.
     let _aborts = OnPanic(|| std::process::abort());

@@ -68,7 +68,7 @@ impl SimState {
         Ok(())
     }
 
-    /// The disk is sure to have what this thread has begun to write.
+    /// The disk is sure to have the write that this thread has begun.
     pub(super) fn end_write(&mut self) {
         let thread = thread::current().id();
         self.record(|| SimEvent::Fence { thread });

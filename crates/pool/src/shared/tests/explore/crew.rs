@@ -57,7 +57,7 @@ impl Crew {
         crew
     }
 
-    /// One schedule of `jobs`, a thread each: why it failed, if it did.
+    /// One schedule of `jobs`, a thread each: the reason if it failed.
     pub(super) fn run(&self, watch: Watch, jobs: Vec<Job>) -> Option<String> {
         let mut table = self.table.lock();
         table.begin(watch, jobs);
@@ -77,7 +77,7 @@ impl Crew {
         self.table.lock()
     }
 
-    /// The owner: who has died since it asked last.
+    /// The owner: the members that have died since it asked last.
     pub(super) fn graves(&self) -> Vec<u32> {
         std::mem::take(&mut self.table.lock().graves)
     }
