@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The largest loss after which what was synced to the device is still there.
+/// The largest loss after which synced writes are still on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SurvivedLoss {

@@ -9,7 +9,7 @@ use std::{fmt, fs, io, os::unix::fs::MetadataExt, path::Path};
 /// The reason that a command did not succeed.
 #[derive(Debug)]
 pub enum Failure {
-    /// The command line asks for what cannot be. Status 2.
+    /// The command line asks for something that cannot be. Status 2.
     Usage(String),
     /// It did not work. The message says what to do. Status 1.
     Failed(String),

@@ -99,7 +99,7 @@ enum MainCommand {
     Man(man::Man),
 }
 
-/// Does what the command line says. The status of the process.
+/// Obeys the command line. The status of the process.
 #[must_use]
 pub fn main() -> ExitCode {
     if let Some(done) = run::agent_main() {

@@ -28,8 +28,8 @@ pub struct RunRates {
     pub commit_p99_is_longer: bool,
 }
 
-/// The time that this share of them took at most, and whether that is only the last bound, and
-/// it took longer.
+/// The time that this share of them took at most; true if that is only the last bound, and it took
+/// longer.
 pub fn quantile(took: &DurationHistogram, share: f64) -> (Option<f64>, bool) {
     match took.quantile_seconds(share) {
         Some(seconds) if seconds.is_infinite() => (

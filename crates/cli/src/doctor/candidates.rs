@@ -60,7 +60,7 @@ pub struct CandidateSpot {
     pub kind: String,
     /// It is on the disk that has the data; none if that cannot be told.
     pub same_disk: Option<bool>,
-    /// The disks and arrays below it, and what each survives.
+    /// The disks and arrays below it, and the losses that each survives.
     pub losses: Vec<DiskLoss>,
     /// Warnings against keeping acknowledged writes there.
     pub warnings: Vec<String>,

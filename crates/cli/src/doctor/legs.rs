@@ -36,7 +36,7 @@ pub struct LegFound {
     pub trouble: Option<String>,
 }
 
-/// Asks the legs, one after the other; `sync_us` is what a sync in the data's directory takes.
+/// Asks the legs, one after the other; `sync_us` is the time of a sync in the data's directory.
 pub fn find(urls: &[String], insecure: bool, sync_us: Option<f64>) -> Option<LegsFound> {
     let legs: Vec<LegFound> = urls.iter().map(|url| LegFound::of(url, insecure)).collect();
     (!legs.is_empty()).then(|| LegsFound::of(legs, sync_us))

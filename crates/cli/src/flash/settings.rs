@@ -99,8 +99,8 @@ pub fn keep_for_new(flash: &Path, wanted: &Settings) -> Result<(), Failure> {
     wanted.keep(flash).map_err(keeping())
 }
 
-/// Keeps this beside what is kept, under a lock: of two commands at a time none undoes what the
-/// other has kept.
+/// Keeps these settings beside the kept ones, under a lock: of two commands at a time none undoes
+/// the other's.
 pub fn keep(flash: &Path, wanted: Settings) -> Result<Settings, Failure> {
     let keeping = || Failure::io("keeping the settings of", flash.display());
     let _alone = Settings::lock(flash).map_err(keeping())?;

@@ -20,13 +20,13 @@ const SEGMENT: u64 = 8 << 20;
 /// No record is larger: what a program writes between two syncs may be.
 const RECORD_MAX: u64 = 4 << 10;
 
-/// A place for a pool, and what a sync would take there.
+/// A place for a pool, and the time of a sync there.
 #[derive(Serialize)]
 pub struct PoolPrice {
     /// In memory, or a directory on a disk.
     pub place: String,
-    /// Copying what is written between two syncs into a pool in memory, or a commit of a page to a
-    /// pool on the disk: the median, µs.
+    /// Copying the bytes written between two syncs into a pool in memory, or a commit of a page to
+    /// a pool on the disk: the median, µs.
     pub commit_us: Option<f64>,
     /// All that could be replaced would take, seconds.
     pub seconds: Option<f64>,

@@ -107,8 +107,8 @@ impl LearnReport {
         }
     }
 
-    /// Measures what pools on this machine would take for the syncs that they could replace: in
-    /// memory, and in the directories of `beside`.
+    /// Measures pools on this machine for the syncs that they could replace: in memory, and in the
+    /// directories of `beside`.
     pub fn measure_pools(&mut self, beside: &[PathBuf]) {
         let gaining = self.files.iter();
         let gaining = gaining.filter(|files| files.under_forebay_run.gains());

@@ -152,7 +152,7 @@ impl<T> FamilyTable<T> {
         rows.map(of_row).collect()
     }
 
-    /// Of each its name as it is asked for, its kind, its labels and what it is.
+    /// The name of each as it is asked for, its kind, its labels and its meaning.
     #[cfg(test)]
     pub(super) fn told(&self) -> Vec<[String; 4]> {
         let unit = |row: &FamilyRow<T>| match row.unit {

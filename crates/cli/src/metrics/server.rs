@@ -87,7 +87,7 @@ impl MetricsListener {
         format!("http://{}/metrics", self.address)
     }
 
-    /// Serves what `read` says.
+    /// Serves the text that `read` gives.
     ///
     /// # Errors
     /// No thread can be started.

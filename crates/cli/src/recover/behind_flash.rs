@@ -8,8 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The data directories with a flash cache's guard, of this one and those below it, each with what
-/// guards it, or why that cannot be told.
+/// The data directories with a flash cache's guard, of this one and those below it, each with its
+/// guard, or the reason that this cannot be told.
 ///
 /// # Errors
 /// A directory cannot be read.

@@ -36,7 +36,7 @@ const OWN: [&str; 7] = [
     CONTROL_ENV,
 ];
 
-/// Says that there is to be one, why, and at what price.
+/// Announces an agent, the reason, and the price.
 pub(super) fn announce(reason: &str) {
     let rights = match forebay_notify::costs_rights() {
         true => " (nothing that it executes gains rights, as sudo does)",

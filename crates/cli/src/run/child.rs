@@ -124,9 +124,10 @@ pub fn run(
     follow(program, starts, signals, None)
 }
 
-/// Runs what `starts` until it has ended, and, if it ended with 0, whatever it left in the
-/// background; gives the status of who ended last, as a shell does: 128 and the signal's number if
-/// one killed it. If it is an agent, the program that an agent leaves when it dies is followed.
+/// Runs the program that `starts` until it has ended, and, if it ended with 0, the processes that
+/// it left in the background; gives the status of the last one, as a shell does: 128 and the
+/// signal's number if one killed it. If it is an agent, the program that an agent leaves when it
+/// dies is followed.
 pub fn follow(
     program: &RunProgram,
     starts: impl FnOnce(&SigSet) -> Result<Pid, Errno>,

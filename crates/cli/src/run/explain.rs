@@ -12,7 +12,7 @@ use std::{
     path::Path,
 };
 
-/// The end of a run: each file, what was done with it, and what was absorbed.
+/// The end of a run: each file, its outcome, and the absorbed writes.
 pub fn summary(policy: &AbsorbPolicy, status: &SupervisorStatus) -> String {
     let mut text = format!(
         "forebay: profile {}: files that match {} are absorbed; all others are left as they are\n",
@@ -288,8 +288,7 @@ fn duration(seconds: f64) -> String {
     }
 }
 
-/// True if everything that is absorbed can be brought to its files, and the run absorbs what it is
-/// for.
+/// True if everything that is absorbed can be brought to its files, and the run serves its purpose.
 pub fn is_well(status: &SupervisorStatus) -> bool {
     let is_left = status.lane.as_ref().is_some_and(|lane| lane.left.is_some());
     !is_left && status.degraded.is_empty() && status.files.iter().all(|file| file.error.is_none())

@@ -61,7 +61,7 @@ impl FlashOptions {
         self.flash.is_some()
     }
 
-    /// Makes the cache, if need be, or looks at it; says what is in it.
+    /// Makes the cache, if need be, or looks at it; tells its contents.
     pub fn prepare(
         &self,
         program: &RunProgram,
@@ -191,7 +191,7 @@ impl RunCache {
         move || CacheStatus::of_run(&status, run).filter(CacheStatus::is_current)
     }
 
-    /// Says what is left in it after the program's end, and with `explain` what it did.
+    /// Tells its remaining contents after the program's end, and with `explain` its work.
     pub fn finish(&self, explain: bool) {
         let said = || CacheStatus::of_run(&status_of(&self.path), self.run);
         if explain && let Some(status) = said() {

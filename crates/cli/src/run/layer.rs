@@ -9,7 +9,7 @@ use std::{ffi::OsString, sync::Arc};
 pub struct RunLayer {
     /// The library put before the program's own.
     pub library: PreloadLibrary,
-    /// Environment of the program beside what it has.
+    /// Environment of the program beside its own.
     pub environment: Vec<(OsString, OsString)>,
     /// Under the syncs of the supervisor.
     pub supervisor: Option<Arc<dyn supervisor::SyncLayer>>,

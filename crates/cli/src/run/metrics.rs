@@ -34,8 +34,8 @@ impl MetricsOptions {
 }
 
 impl RunMetrics {
-    /// Serves the figures of this run until what it gives is dropped. After signals are blocked:
-    /// its threads leave them to others.
+    /// Serves the figures of this run until the returned server is dropped. After signals are
+    /// blocked: its threads leave them to others.
     pub fn serve(
         self,
         supervisor: Option<&Supervisor>,

@@ -178,13 +178,13 @@ impl RunCommand {
         self.run_on(&RunLayer::default())
     }
 
-    /// True if what was done with the files is to be said at the end.
+    /// True if the outcome of each file is to be told at the end.
     #[must_use]
     pub fn explains(&self) -> bool {
         self.explain
     }
 
-    /// Runs it with what a laboratory puts under it.
+    /// Runs it with a laboratory's layer under it.
     ///
     /// # Errors
     /// As [`run`](Self::run).

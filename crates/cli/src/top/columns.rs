@@ -21,11 +21,11 @@ const GAP: u16 = 1;
 enum ColumnWidth {
     /// As wide as its figures can be: it does not move when they grow.
     Figures(u16),
-    /// As wide as what is in it, but no wider than that.
+    /// As wide as its contents, but no wider than that.
     Contents(u16),
     /// As `Contents`, and as narrow as the first of these if there is no room.
     Text(u16, u16),
-    /// The same, and it takes what is left.
+    /// The same, and it takes the rest of the width.
     Rest(u16),
 }
 

@@ -212,7 +212,7 @@ pub fn cache_lines(cache: &WatchedCache, state: &TopState) -> Vec<Line<'static>>
     lines.map(|line| styled(line, style)).collect()
 }
 
-/// Draws what has no figures: a run that does not answer, a pool; or a flash cache.
+/// Draws lines without figures: a run that does not answer, a pool; or a flash cache.
 pub fn draw_words(state: &TopState, lines: &[Line<'static>], area: Rect, buffer: &mut Buffer) {
     let [head, _, body, keys] = Layout::vertical([
         Constraint::Length(1),

@@ -43,7 +43,7 @@ impl RunLook {
     }
 }
 
-/// Looks again and again, until nobody takes what it finds, or asks for it. `intervals` says how
+/// Looks again and again, until nobody takes the findings, or asks for them. `intervals` says how
 /// often, whenever that changes.
 pub fn go_on_looking(
     place: &RunPlace,

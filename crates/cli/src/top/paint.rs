@@ -46,7 +46,7 @@ impl ScreenPaint {
         }
     }
 
-    /// The style of what is over, or has less weight.
+    /// The style of lines that are over, or have less weight.
     pub fn faint(self) -> Style {
         Style::new().add_modifier(Modifier::DIM)
     }

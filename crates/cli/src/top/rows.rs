@@ -31,7 +31,7 @@ pub enum RunHealth {
     NoLog,
     /// It ended while it was watched.
     Ended,
-    /// It does not do what it is for: a word, and the reason.
+    /// It does not serve its purpose: a word, and the reason.
     Unwell(&'static str, String),
 }
 
@@ -239,7 +239,7 @@ impl RunOrder {
     }
 }
 
-/// All lines, in this order: what is not well first.
+/// All lines, in this order: trouble first.
 pub fn rows(history: &RunHistory, order: RunOrder) -> Vec<RunRow> {
     let mut rows: Vec<RunRow> = history.runs.iter().map(RunRow::of_run).collect();
     rows.extend(history.silent.iter().map(|pid| RunRow::of_silent(*pid)));

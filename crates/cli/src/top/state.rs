@@ -152,7 +152,7 @@ impl TopState {
         }
     }
 
-    /// Does what a key is for.
+    /// Obeys a key.
     pub fn press(&mut self, key: KeyEvent) -> KeyAction {
         if key.kind == KeyEventKind::Release {
             return KeyAction::Draw;

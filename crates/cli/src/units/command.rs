@@ -108,7 +108,7 @@ fn of_oneshot(name: &UnitName) -> String {
     format!("it is a unit of Type=oneshot{instead}")
 }
 
-/// True if a line, or what a shell is given in it, calls `forebay run`.
+/// True if a line, or a shell's argument in it, calls `forebay run`.
 pub fn runs_forebay(line: &str) -> bool {
     let is_between = |c: char| c.is_whitespace() || "\"'=;&|()".contains(c);
     let mut words = line.split(is_between);

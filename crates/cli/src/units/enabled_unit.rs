@@ -71,8 +71,8 @@ impl EnabledUnit {
         })
     }
 
-    /// Adds the directories of files that the pools' logs name: what the drop-in says of the unit's
-    /// directories may not be all.
+    /// Adds the directories of files that the pools' logs name: the unit's directories in the
+    /// drop-in may not be all.
     pub fn add_logged_directories(&mut self, root: &UnitRoot) {
         for pool in &self.pools {
             // One that cannot be opened the proof finds.

@@ -200,7 +200,7 @@ impl PlannedPool {
         format!("{}, {kind}: {}", self.path.display(), self.why)
     }
 
-    /// Makes it, unless it is there, and says what it survives.
+    /// Makes it, unless it is there, and gives the losses that it survives.
     ///
     /// # Errors
     /// As `forebay pool create`.

@@ -11,7 +11,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// True if systemd is what has started this system (sd_booted(3)).
+/// True if systemd has started this system (sd_booted(3)).
 pub fn is_running() -> bool {
     Path::new("/run/systemd/system").is_dir()
 }
