@@ -113,7 +113,7 @@ impl Checkpoint {
         (intact && fits && checkpoint.owner == owner).then_some(checkpoint)
     }
 
-    /// True if `body` is what was written behind this header.
+    /// True if `body` was written behind this header.
     pub(crate) fn is_body(&self, body: &[u8]) -> bool {
         body.len() as u64 == self.body_bytes() && crc32c([body]) == self.body_crc
     }

@@ -12,7 +12,7 @@ pub struct Epochs {
 }
 
 impl Epochs {
-    /// True if what an owner has noted, `epoch`, is of the same time.
+    /// True if an owner's note, `epoch`, is of the same time.
     #[must_use]
     pub fn is(&self, epoch: u32) -> bool {
         epoch == self.current || self.next != 0 && epoch == self.next

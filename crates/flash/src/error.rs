@@ -70,7 +70,7 @@ pub enum FlashError {
         /// The system's reason.
         source: io::Error,
     },
-    /// A sync of a home file failed, and what was written to it past the cache may be lost.
+    /// A sync of a home file failed, and writes to it past the cache may be lost.
     #[error(
         "{file}: a sync of it failed, and pages written past the flash cache may be lost, even if later syncs succeed. Restart the program that wrote it: its log has the \
          unsynced writes"

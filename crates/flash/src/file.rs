@@ -32,7 +32,7 @@ pub struct FileId {
     pub identity: Identity,
 }
 
-/// A registered file in use: what reads and enqueues name. Shared by reference.
+/// A registered file in use: reads and enqueues name it. Shared by reference.
 #[derive(Debug)]
 pub struct CachedFile {
     id: FileId,
@@ -162,7 +162,8 @@ impl CachedFile {
         self.past.lock().doubtful = true;
     }
 
-    /// A sync of any home failed: with a device that did not flush went what it had of every file.
+    /// A sync of any home failed: a device that did not flush took its writes of every file with
+    /// it.
     pub(crate) fn home_failed(&self) {
         let mut past = self.past.lock();
         past.failed |= past.begun > past.durable.max(1);

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 /// The version of the format.
 pub const VERSION: u32 = 1;
-/// Bytes of a header, and what regions are aligned to.
+/// Bytes of a header, and the alignment of regions.
 pub const BLOCK: u64 = 4096;
 /// Offsets of the headers.
 pub const HEADERS: [u64; 2] = [0, BLOCK];

@@ -68,11 +68,11 @@ pub(crate) struct Map {
     pub(crate) recorded: u64,
     /// Pages in the cache: newest versions.
     pub(crate) pages: u64,
-    /// Of these, how many their homes do not have.
+    /// Of these, the pages that their homes do not have.
     pub(crate) dirty: u64,
     /// Of each file that has anything in the queue, by its number.
     by_file: HashMap<u32, OfFile>,
-    /// Of these, how many are lost.
+    /// Of these, the lost pages.
     pub(crate) lost: u64,
     /// No newest version below this is dirty, but for lost ones.
     pub(crate) clean_below: u64,
@@ -104,7 +104,7 @@ impl Map {
         }
     }
 
-    /// As `version` of another map, at the rear: also what is known of it and not durable.
+    /// Takes `version` of another map over, at the rear, with notes of it that are not durable.
     pub(crate) fn take_over(&mut self, version: &PageVersion) {
         let position = self.push(version.entry);
         let index = self.index(position);

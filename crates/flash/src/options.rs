@@ -30,12 +30,12 @@ impl Default for CreateOptions {
 /// Options that a cache is opened with.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheOptions {
-    /// Pages of a group: what is written to flash, and leaves it, at a time.
+    /// Pages of a group: the unit that is written to flash, and leaves it.
     pub group_pages: u32,
     /// Full groups that may be written to flash and not synced: this many groups of memory.
     pub groups_unsynced_max: u32,
-    /// Groups that leave at a time at most: they share what syncing their homes takes. No more than
-    /// an eighth of the slots, or one.
+    /// Groups that leave at a time at most: they share the time of syncing their homes. No more
+    /// than an eighth of the slots, or one.
     pub groups_leaving_max: u32,
     /// Pages of a group that are given a second chance at most, and slots that are kept for them. 0
     /// for none: FaCE without GSC.
@@ -106,7 +106,7 @@ pub enum WritePolicy {
     /// To memory, and home before a sync returns; not to flash. Nothing comes in, and what is
     /// written is not in the cache any more.
     Around,
-    /// As around; and `step` writes home what there is and empties the queue.
+    /// As around; and `step` writes all dirty pages home and empties the queue.
     Off,
     /// As back while flash is measurably faster than homes, to read, or to write all pages there
     /// and some of them home later. While it is not, as around, and the cache empties slowly. Pages

@@ -8,11 +8,11 @@ use crate::{
 
 /// Pages in slots: their bytes are durable there.
 pub(crate) const PAGES: u16 = 1;
-/// The queue's front: what lies before it is home, durably, or not needed.
+/// The queue's front: pages before it are home, durably, or not needed.
 pub(crate) const FRONT: u16 = 2;
 /// Pages that are home, durably, and stay in the cache.
 pub(crate) const CLEAN: u16 = 3;
-/// A range of a file that is not what the cache has, from now on.
+/// A range of a file of which the cache's pages are void, from now on.
 pub(crate) const TOMBSTONE: u16 = 4;
 /// A file and its number.
 pub(crate) const FILE: u16 = 5;

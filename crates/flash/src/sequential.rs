@@ -77,7 +77,7 @@ impl Sequential {
         }
     }
 
-    /// `page` is accessed: how many pages have been accessed in a row, this one included.
+    /// `page` is accessed: the number of pages accessed in a row, this one included.
     pub(crate) fn length(&mut self, page: u32) -> u32 {
         self.now = self.now.wrapping_add(1);
         let (now, slack) = (self.now, self.slack);

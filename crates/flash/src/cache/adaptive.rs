@@ -216,20 +216,20 @@ impl Cache {
         self.policy() == WritePolicy::Adaptive
     }
 
-    /// True while what is written goes to flash, as far as its speed is concerned. Never false but
-    /// with [`WritePolicy::Adaptive`].
+    /// True while written pages go to flash, as far as its speed is concerned. Never false but with
+    /// [`WritePolicy::Adaptive`].
     #[must_use]
     pub fn flash_pays(&self) -> bool {
         !self.is_adaptive() || self.worth.pays()
     }
 
-    /// The same of what is read.
+    /// The same of pages that are read.
     #[must_use]
     pub fn flash_pays_for_reads(&self) -> bool {
         !self.is_adaptive() || self.worth.reads.verdict.pays()
     }
 
-    /// True if it matters what commits take, and is to be seen by this one.
+    /// True if the time of commits matters, and is to be seen by this one.
     pub(super) fn is_trial_due(&self) -> bool {
         let matters = self.is_adaptive() && !self.worth.reads.are_known_to_pay();
         matters && self.worth.writes.is_trial_due()

@@ -120,7 +120,7 @@ impl Cache {
         self.dequeue(&mut homing).map(drop)
     }
 
-    /// Lets the groups at the front go: how many slots are free now.
+    /// Lets the groups at the front go: the number of slots that are free now.
     pub(super) fn dequeue(&self, homing: &mut HomeBatch) -> Result<u64, FlashError> {
         let mut leaving = self.judge(homing)?;
         if leaving.front == leaving.end {

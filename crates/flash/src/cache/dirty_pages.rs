@@ -39,8 +39,8 @@ impl Cache {
             .collect()
     }
 
-    /// The pages of which only the cache has the newest version: what a flash device that is broken
-    /// takes with it.
+    /// The pages of which only the cache has the newest version: a flash device that is broken
+    /// takes them with it.
     #[must_use]
     pub fn newer_than_home(&self) -> Vec<PageName> {
         let dirty = self.dirty_versions(|_| true);

@@ -114,7 +114,7 @@ impl Cache {
         Ok(came)
     }
 
-    /// Makes what was written to the file past the cache durable.
+    /// Makes writes to the file past the cache durable.
     pub(super) fn settle(&self, file: &CachedFile) -> Result<(), FlashError> {
         self.check_past(file)?;
         match file.unsettled() {

@@ -128,7 +128,7 @@ impl Cache {
         self.geometry().files_max
     }
 
-    /// True if what came in at `position` has been recorded, durably.
+    /// True if the page that came in at `position` has been recorded, durably.
     #[must_use]
     pub fn is_recorded(&self, position: u64) -> bool {
         position < self.state.lock().map.recorded
@@ -191,8 +191,8 @@ impl Cache {
         self.record_drop(file, |_| Ok(()))
     }
 
-    /// The file is used past the cache from now on, and has everything when this returns: what is
-    /// newer than home goes there first. As [`drop_file`](Self::drop_file) otherwise. Nothing is
+    /// The file is used past the cache from now on, and has everything when this returns: pages
+    /// newer than home go there first. As [`drop_file`](Self::drop_file) otherwise. Nothing is
     /// written to it meanwhile.
     ///
     /// # Errors

@@ -200,9 +200,9 @@ impl Cache {
         self.contents.store(contents as u8, Relaxed);
     }
 
-    /// Changes what becomes of writes, from now on. What is in the cache stays there until the
-    /// front reaches it, [`flush`](Self::flush) writes it home, or, with [`WritePolicy::Off`],
-    /// `step` does.
+    /// Changes the policy for writes, from now on. What is in the cache stays there until the front
+    /// reaches it, [`flush`](Self::flush) writes it home, or, with [`WritePolicy::Off`], `step`
+    /// does.
     pub fn set_policy(&self, policy: WritePolicy) {
         self.policy.store(policy as u8, Relaxed);
     }

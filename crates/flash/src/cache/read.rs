@@ -24,8 +24,8 @@ pub enum ReadOutcome {
     Miss(Ticket),
 }
 
-/// That a page was not in the cache at some moment: what is read at home after that, while nothing
-/// happened to the page, is its newest version.
+/// The mark that a page was not in the cache at some moment: a version read at home after that,
+/// while nothing happened to the page, is its newest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
     pub(super) changes: u32,
@@ -131,8 +131,8 @@ impl Cache {
         }
     }
 
-    /// A page that [`read`](Self::read) had missed was read at home in such a time: what
-    /// [`WritePolicy::Adaptive`](crate::WritePolicy::Adaptive) goes by.
+    /// A page that [`read`](Self::read) had missed was read at home in such a time:
+    /// [`WritePolicy::Adaptive`](crate::WritePolicy::Adaptive) goes by it.
     pub fn read_at_home(&self, ticket: &Ticket, took: Duration) {
         // What follows the page before may have been read ahead by the device.
         if ticket.random {

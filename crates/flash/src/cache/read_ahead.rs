@@ -89,8 +89,8 @@ impl ReadAhead {
 
 impl Cache {
     /// A page that [`read`](Self::read) has missed, if it is one of a row that goes past the cache:
-    /// copied from what was read ahead, or read with what follows it. `read` fills what it is given
-    /// from an offset of the file, and says how far. False: the caller reads the page alone.
+    /// copied from the pages read ahead, or read with the following ones. `read` fills what it is
+    /// given from an offset of the file, and says how far. False: the caller reads the page alone.
     ///
     /// As with a ticket: while pages of the file are [cut off or punched](Self::forget_pages)
     /// nothing reads them.

@@ -357,8 +357,8 @@ impl Cache {
         Err(failed(error))
     }
 
-    /// An error once it is not known which layout counts: what is on flash and in the lane is whole
-    /// in both of them, and stays so.
+    /// An error once it is not known which layout counts: flash and lane are whole in both of them,
+    /// and stay so.
     pub(super) fn check_resized(&self) -> Result<(), FlashError> {
         match self.half_resized.load(Relaxed) {
             false => Ok(()),

@@ -40,7 +40,7 @@ pub trait Flash: Send + Sync {
     /// cache writes it again.
     fn sync(&self) -> io::Result<()>;
 
-    /// Makes it so long, durably: what is new holds anything, what is behind the new end is gone. A
+    /// Makes it so long, durably: new bytes are anything, bytes behind the new end are gone. A
     /// device has the length it has: `bytes` is less then, and only so much of it is used.
     ///
     /// # Errors
@@ -109,14 +109,14 @@ pub trait Home: Send + Sync {
         Ok(())
     }
 
-    /// Makes all that was written to the file durable.
+    /// Makes all writes to the file durable.
     ///
     /// # Errors
     /// As above; what was written since the last sync that succeeded is then written again.
     fn sync(&self, file: FileId) -> io::Result<()>;
 
-    /// Syncs several different files: of each what [`sync`](Self::sync) says. They may be under way
-    /// at the same time, so that a device flushes once for all of them.
+    /// Syncs several different files: each as [`sync`](Self::sync) does. They may be under way at
+    /// the same time, so that a device flushes once for all of them.
     fn sync_files(&self, files: &[FileId]) -> Vec<io::Result<()>> {
         files.iter().map(|&file| self.sync(file)).collect()
     }

@@ -36,7 +36,7 @@ pub struct FlashFile {
 }
 
 impl FlashFile {
-    /// Opens what is there.
+    /// Opens an existing one.
     ///
     /// # Errors
     /// What the operating system says.
