@@ -222,7 +222,7 @@ impl TablePage {
         (found.born.load(Relaxed) == born).then(|| found.process())
     }
 
-    /// Processes that opened what is absorbed, and have not ended.
+    /// Processes that opened an absorbed file, and have not ended.
     pub(crate) fn living(&self) -> Vec<NotedProcess> {
         let mut living: Vec<_> = self.all_present().map(TableEntry::process).collect();
         living.sort_unstable();
@@ -314,8 +314,8 @@ impl TableView {
             .ok_or(Errno::INVAL)
     }
 
-    /// The same table at `path`, to note in it what became of the lane: none if it is not there, or
-    /// this process may not.
+    /// The same table at `path`, to note the lane's fate in it: none if it is not there, or this
+    /// process may not.
     pub(crate) fn to_note(&self, path: &Path) -> Option<Self> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let fd = rustix::fs::open(path, flags, Mode::empty()).ok()?;
@@ -368,7 +368,7 @@ fn copy_range(from: BorrowedFd<'_>, to: BorrowedFd<'_>, range: Range<usize>) -> 
     crate::sys::write_at(to, &buffer, range.start as u64)
 }
 
-/// Opens what may be a table. Whichever user's it is, it is not waited for.
+/// Opens a file that may be a table. Whichever user's it is, it is not waited for.
 pub(crate) fn open_table(path: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let fd = rustix::fs::open(path, flags, Mode::empty())?;

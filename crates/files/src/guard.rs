@@ -345,8 +345,8 @@ pub struct DirectoryGuard {
     /// The pool; none if it does not say that.
     #[serde(serialize_with = "readable_if_any")]
     pub pool: Option<PathBuf>,
-    /// False if it came with a copy of the data directory: of what it is without is in the pool,
-    /// nothing is for the copy.
+    /// False if it came with a copy of the data directory: the pool has records of the original
+    /// only, none for the copy.
     pub is_its_own: bool,
     #[serde(skip)]
     run: Option<Uuid>,

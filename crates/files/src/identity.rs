@@ -237,7 +237,7 @@ pub(crate) fn directories_from(path: &Path) -> impl Iterator<Item = OwnedFd> {
     above.filter_map(move |path| rustix::fs::open(path, flags, Mode::empty()).ok())
 }
 
-/// Opens what is held, with the rights of this thread to it.
+/// Opens a held file, with the rights of this thread to it.
 ///
 /// # Errors
 /// The kernel's.

@@ -9,7 +9,7 @@
 pub enum ArgumentPlace {
     /// It is one.
     Itself,
-    /// At this offset of what it points to, in bytes.
+    /// At this offset of the structure that it points to, in bytes.
     At(usize),
 }
 
@@ -18,8 +18,8 @@ pub enum ArgumentPlace {
 pub enum NamedFileUse {
     /// The file that the request is made on may share its blocks.
     Cloned,
-    /// It is changed, now or later: a loop device writes to what is below it, and two files
-    /// exchange what they have.
+    /// It is changed, now or later: a loop device writes to the file below it, and two files
+    /// exchange their contents.
     Changed,
 }
 

@@ -47,7 +47,7 @@ pub(crate) enum LabelMark {
     /// A sync of its files was under way when its supervisor died, which may have been told that it
     /// failed.
     Syncing,
-    /// A sync of one of its files failed: what the kernel has of them may never reach the disk.
+    /// A sync of one of its files failed: the kernel's bytes of them may never reach the disk.
     Failed,
     /// Its process named files that it had not absorbed: nothing of it is believed unless asked
     /// for.
@@ -134,7 +134,7 @@ impl LabelMark {
     }
 }
 
-/// True if a replay that begins `now` does not take for its own what was `changed` then. Otherwise
+/// True if a replay that begins `now` does not take a change at `changed` for its own. Otherwise
 /// one that begins [`APART`] later does not.
 pub(crate) fn is_told_apart(changed: Duration, now: Duration) -> bool {
     // The clock that is asked may be a tick behind the file's time.
@@ -180,7 +180,7 @@ pub(crate) fn relabelled(before: &str, mark: LabelMark) -> String {
     label(mark, parse(before).map_or("", |(_, whose)| whose))
 }
 
-/// A label's parts: its mark, and whose lane it is. `None` for a lane that is not of this tier.
+/// A label's parts: its mark, and the lane's owner. `None` for a lane that is not of this tier.
 pub(crate) fn parse(label: &str) -> Option<(LabelMark, &str)> {
     let leads = [
         LABEL,

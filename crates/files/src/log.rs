@@ -337,11 +337,12 @@ pub(crate) fn paths(file: &SharedFile) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Copies of what a lane has of one file.
+/// Copies of a lane's records of one file.
 pub(crate) struct KeptRecords(Vec<(u16, Vec<u8>)>);
 
 impl KeptRecords {
-    /// Of the file with this number: `records` calls what it is given with each record of the lane.
+    /// Copies the records of the file with this number: `records` calls its argument with each
+    /// record of the lane.
     pub(crate) fn of(number: usize, records: impl FnOnce(&mut dyn FnMut(&Record<'_>))) -> Self {
         let mut kept = Vec::new();
         records(&mut |record| {

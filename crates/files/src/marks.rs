@@ -201,7 +201,7 @@ pub enum MarkState {
         /// Their number.
         records: u64,
     },
-    /// It is not there, or cannot be looked at: what it may hold is not known.
+    /// It is not there, or cannot be looked at: its records are not known.
     Unknown {
         /// The reason.
         why: String,

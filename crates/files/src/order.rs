@@ -231,7 +231,7 @@ pub(crate) fn device_of(file: BorrowedFd<'_>) -> Result<u64, Errno> {
 }
 
 /// True if a file system has contents in its journal as well (ext4 with `data=journal`): then a
-/// sync of what is written in place commits it. False where that cannot be told.
+/// sync of bytes written in place commits it. False where that cannot be told.
 pub(crate) fn journals_contents(device: u64) -> bool {
     const OPTION: &str = "data=journal";
     let Some(mount) = mount_of(device) else {
@@ -247,8 +247,8 @@ pub(crate) fn journals_contents(device: u64) -> bool {
 }
 
 /// True if the file system has one journal for all its metadata, names and extended attributes
-/// among them, in the order of the changes: a sync of a file that was changed makes durable what
-/// any directory had before that. XFS is such a one, and ext4 with a journal of its own. False
+/// among them, in the order of the changes: a sync of a file that was changed makes durable all
+/// earlier changes of any directory. XFS is such a one, and ext4 with a journal of its own. False
 /// where that cannot be told.
 pub(crate) fn journals_names(device: u64) -> bool {
     let mount = mount_of(device).unwrap_or_default();

@@ -46,7 +46,7 @@ pub struct AbsorbPolicy {
     pub guard: Option<String>,
 }
 
-/// Patterns for people: of equal sets of characters that follow each other, how many there are.
+/// Patterns for people: equal sets of characters that follow each other are counted.
 #[must_use]
 pub fn patterns_in_short(patterns: &[String]) -> String {
     let shown: Vec<String> = patterns.iter().map(|p| in_short(p)).collect();
@@ -84,7 +84,7 @@ pub struct PolicyRequest<'a> {
     pub absorb: &'a [String],
 }
 
-/// Chooses what is absorbed.
+/// Chooses the files to absorb.
 ///
 /// # Errors
 /// [`PolicyError::UnknownProfile`]; without patterns to absorb [`PolicyError::NoPatterns`];

@@ -22,8 +22,8 @@ use std::{
 /// Scripts whose interpreter is a script, and so on, at most; as the kernel has it.
 pub const SCRIPTS_MAX: usize = 5;
 
-/// True if the dynamic linker loads a preloaded library into the program at this path, and what it
-/// does to files goes by the C library. Of one that cannot be executed at all: true.
+/// True if the dynamic linker loads a preloaded library into the program at this path, and its
+/// calls on files go by the C library. Of one that cannot be executed at all: true.
 #[must_use]
 pub fn is_followed(path: &Path) -> bool {
     is_followed_within(path, SCRIPTS_MAX)
@@ -129,7 +129,7 @@ pub enum LinkKind {
 }
 
 impl LinkKind {
-    /// Of a program: what it is.
+    /// Its kind, of a program.
     #[must_use]
     pub fn in_words(self) -> &'static str {
         match self {

@@ -165,7 +165,7 @@ pub enum FileChange<'a> {
     Ordered,
 }
 
-/// Adds what changes bytes, in order; a truncation that was refused is none.
+/// Adds records that change bytes, in order; a truncation that was refused is none.
 pub(crate) fn add_change<'a>(
     changes: &mut Vec<(PayloadHead, FileChange<'a>)>,
     head: PayloadHead,
@@ -207,7 +207,7 @@ pub(crate) fn add_before(named: &mut Vec<u8>, had: Option<u64>, ahead: Option<u6
     }
 }
 
-/// Reads a record's payload; what is wrong with it, if anything is.
+/// Reads a record's payload; the mistake, if there is one.
 ///
 /// # Errors
 /// In words: an unknown kind, or lengths that do not fit.

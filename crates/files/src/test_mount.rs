@@ -25,7 +25,7 @@ impl Mounted {
         Some(mounted)
     }
 
-    /// By a program that is given what is to be mounted, and where; none, which is said, where that
+    /// Mounts by a program that is given the image and the place; none, which is said, if that
     /// cannot be done.
     pub(crate) fn by(words: &[&str], what: &Path) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();

@@ -44,7 +44,7 @@ fn named(directory: &Path) -> impl Iterator<Item = DirEntry> {
 }
 
 /// A table of this boot that has another layout: a run of another version of forebay has it, and
-/// what it absorbs is not known.
+/// its absorbed files are not known.
 pub(crate) struct StrangeTable {
     file: OwnedFd,
     /// Its layout is one whose processes have it locked.

@@ -58,8 +58,8 @@ pub(super) fn heard_wait() -> Duration {
     failpoint::limit("heard", HEARD_WAIT)
 }
 
-/// Finds the table of what the run absorbs, and what counts the run's changes: where they lie, or
-/// else from the supervisor.
+/// Finds the table of absorbed files, and the counts of the run's changes: at their paths, or else
+/// from the supervisor.
 pub(super) fn find_table(
     config: &ClientConfig,
     path: &Path,
@@ -173,7 +173,7 @@ impl ClientConfig {
         }
     }
 
-    /// As [`claim`](Self::claim), of what is open as `fd`, if it is a file.
+    /// As [`claim`](Self::claim), of the file that is open as `fd`, if it is one.
     pub(super) fn claim_open(&self, fd: c_int) -> Result<(), Errno> {
         if !self.any_absorbed() {
             return Ok(());
@@ -292,9 +292,9 @@ pub fn opened(fd: c_int) -> Result<(), Errno> {
     CONFIG.get().map_or(Ok(()), |config| config.claim_open(fd))
 }
 
-/// Before a copy may share the blocks of what is open as `fd`: returns when the run does not absorb
-/// it. Such a block gets another place when it is written next, which the journal has; what is
-/// written in place is ordered then. Ext4 shares none.
+/// Before a copy may share the blocks of the file that is open as `fd`: returns when the run does
+/// not absorb it. Such a block gets another place when it is written next, which the journal has;
+/// what is written in place is ordered then. Ext4 shares none.
 ///
 /// # Errors
 /// As [`opened`].
@@ -352,7 +352,7 @@ pub fn executing_past() -> Result<(), Errno> {
     Ok(())
 }
 
-/// False if a program that is executed now would not find the table of what the run absorbs: it has
+/// False if a program that is executed now would not find the table of absorbed files: it has
 /// another root, or may not open the table, or has no descriptor left for it.
 #[must_use]
 pub fn is_table_in_reach() -> bool {

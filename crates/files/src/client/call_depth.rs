@@ -32,7 +32,7 @@ impl Drop for ClientCall<'_> {
     }
 }
 
-/// True if this thread is inside the client: what it does with files is the client's own business.
+/// True if this thread is inside the client: its calls on files are the client's own business.
 #[inline]
 #[must_use]
 pub fn is_inside() -> bool {

@@ -46,7 +46,7 @@ const ALIGNED_MAX: u32 = 15;
 
 const _: () = assert!(FILES_MAX < FILE as usize, "FILE has too few bits");
 
-/// The flags that are taken from a descriptor that is absorbed: what they ask for is emulated.
+/// The flags that are taken from a descriptor that is absorbed: their effect is emulated.
 pub(super) const HIDDEN_FLAGS: c_int = libc::O_SYNC | libc::O_DSYNC | libc::O_DIRECT;
 
 impl FdEntry {
@@ -115,7 +115,7 @@ impl FdEntry {
         self.0 & INHERITED != 0
     }
 
-    /// True if what is written by the descriptor goes to the pool, or will.
+    /// True if writes by the descriptor go to the pool, or will.
     pub(super) fn is_followed(self) -> bool {
         self.file().is_some() || self.is_inherited()
     }
@@ -196,7 +196,7 @@ fn has_place_for(fd: c_int) -> bool {
     usize::try_from(fd).is_ok_and(|fd| fd < DESCRIPTORS)
 }
 
-/// Notes what is known of `fd`; false if it is too large for that.
+/// Sets the note of `fd`; false if it is too large for that.
 pub(super) fn set_entry(fd: c_int, entry: Option<FdEntry>) -> bool {
     let Some(place) = usize::try_from(fd).ok().and_then(|fd| ENTRIES.get(fd)) else {
         return entry.is_none();
@@ -208,14 +208,14 @@ pub(super) fn set_entry(fd: c_int, entry: Option<FdEntry>) -> bool {
     true
 }
 
-/// Notes that the program has cleared `O_DIRECT` of `fd`, beside what is known of it.
+/// Notes that the program has cleared `O_DIRECT` of `fd`, beside the rest of its note.
 pub(super) fn clear_direct(fd: c_int) {
     if let Some(place) = usize::try_from(fd).ok().and_then(|fd| ENTRIES.get(fd)) {
         place.fetch_and(!DIRECT, AcqRel);
     }
 }
 
-/// Notes the flags that `of` hides of `fd` as well, beside what is known of it.
+/// Notes the flags that `of` hides of `fd` as well, beside the rest of its note.
 pub(super) fn add_hidden(fd: c_int, of: FdEntry) {
     if let Some(place) = usize::try_from(fd).ok().and_then(|fd| ENTRIES.get(fd)) {
         use_place(fd);
@@ -280,8 +280,8 @@ pub(super) fn may_be_given(fd: c_int) -> bool {
     GIVEN.has(fd).unwrap_or(true)
 }
 
-/// True if what is absorbed must not be open as `fd`: nothing can be noted of that number, or a
-/// stream uses it, which the client does not see.
+/// True if no absorbed file may be open as `fd`: nothing can be noted of that number, or a stream
+/// uses it, which the client does not see.
 pub(super) fn must_be_plain(fd: c_int) -> bool {
     fd <= STDERR || STREAMS.has(fd) == Some(true) || !has_place_for(fd)
 }

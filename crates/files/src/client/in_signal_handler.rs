@@ -83,8 +83,8 @@ pub(super) fn leave_inherited(fd: BorrowedFd<'_>, number: usize) {
     }
 }
 
-/// Syncs an absorbed file: what the handler wrote to it is durable, and nothing older is written
-/// over it, when this returns.
+/// Syncs an absorbed file: the handler's writes to it are durable, and nothing older is written
+/// over them, when this returns.
 ///
 /// # Errors
 /// That of the sync; of changing the file's time, which needs the right to write to it.

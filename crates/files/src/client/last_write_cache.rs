@@ -31,7 +31,7 @@ impl LastWriteCache {
         }
     }
 
-    /// Compares a write to `at` with what is known, and takes the copies. At least a word is
+    /// Compares a write to `at` with the known bytes, and takes the copies. At least a word is
     /// logged: a record has the write's time.
     pub(super) fn compare(
         &mut self,

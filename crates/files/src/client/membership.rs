@@ -204,12 +204,12 @@ pub(super) fn plain_for() -> Option<String> {
 /// Asked before this process joins.
 static BEFORE_JOINING: OnceLock<fn() -> Result<(), String>> = OnceLock::new();
 
-/// Has `check` asked before this process joins the run: why it must not.
+/// Has `check` asked before this process joins the run: it gives the reason that it must not.
 pub fn before_joining(check: fn() -> Result<(), String>) {
     let _ = BEFORE_JOINING.set(check);
 }
 
-/// Before this process joins: what was said.
+/// Before this process joins: the answer of the check.
 pub(super) fn ask_to_join() -> Result<(), String> {
     BEFORE_JOINING.get().map_or(Ok(()), |check| check())
 }

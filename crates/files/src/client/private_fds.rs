@@ -36,7 +36,7 @@ const ANY_MIN: c_int = 3;
 /// Shared by those who use the connection; alone by who moves it.
 static MOVING: ForkLocal<RwLock<()>> = ForkLocal::new(RwLock::default);
 
-/// Begins what a process has anew.
+/// Begins the state that each process has anew.
 pub(super) fn prepare() {
     MOVING.get();
 }

@@ -290,9 +290,9 @@ pub(super) fn hold_open(
     Ok(held.filter(|_| fd_table::entry(fd) == Some(entry)))
 }
 
-/// A signal handler, above a call that may have a record unfinished, changed the file, or did
-/// something that makes it unknown what is in it. Nothing is logged of it from now on, and the next
-/// call that uses it has it made plain. Neither allocates nor locks.
+/// A signal handler, above a call that may have a record unfinished, changed the file, or made its
+/// contents unknown. Nothing is logged of it from now on, and the next call that uses it has it
+/// made plain. Neither allocates nor locks.
 pub(super) fn mark_range_unknown(number: usize) {
     if let Some(session) = session::there() {
         session.page.files[number].stray(generation(number));

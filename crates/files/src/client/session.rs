@@ -57,7 +57,7 @@ struct RunJoining {
 
 static JOINING: ForkLocal<RunJoining> = ForkLocal::new(RunJoining::default);
 
-/// Begins what a process has anew.
+/// Begins the state that each process has anew.
 pub(super) fn prepare() {
     JOINING.get();
 }
@@ -122,7 +122,7 @@ pub(super) fn member(config: &ClientConfig) -> Option<&'static MemberSession> {
     })
 }
 
-/// The session; it begins now if it has not and what is asked about, which is looked at then, may
+/// The session; it begins now if it has not and the file asked about, which is looked at then, may
 /// be absorbed.
 pub(super) fn follower(
     config: &ClientConfig,
@@ -155,8 +155,8 @@ type OnPool = Box<dyn Fn(Pool) -> Pool + Send + Sync>;
 /// What a laboratory makes of the pool.
 static ON_POOL: OnceLock<OnPool> = OnceLock::new();
 
-/// Has this process use what `layer` makes of its pool ([`Pool::on_layer`]): a laboratory's wish,
-/// which is heard once, before the first file is absorbed.
+/// Has this process use the pool that `layer` makes of its own ([`Pool::on_layer`]): a laboratory's
+/// wish, which is heard once, before the first file is absorbed.
 pub fn on_pool(layer: impl Fn(Pool) -> Pool + Send + Sync + 'static) {
     let _ = ON_POOL.set(Box::new(layer));
 }
@@ -348,8 +348,8 @@ impl MemberSession {
         self.ask_done(number, &ClientRequest::Retire { file, generation })
     }
 
-    /// A process has written over what the shared page says of a file: nothing is logged any more,
-    /// of any file, and this one is plain when this returns. Without any lock of it.
+    /// A process has written over the shared page's state of a file: nothing is logged any more, of
+    /// any file, and this one is plain when this returns. Without any lock of it.
     ///
     /// # Errors
     /// What the lane has cannot be synced.
@@ -359,7 +359,7 @@ impl MemberSession {
         self.retire(number, generation)
     }
 
-    /// Has what the lane has of a file that could not be synced written again.
+    /// Has the lane's records of a file that could not be synced written again.
     ///
     /// # Errors
     /// It still cannot be synced.
@@ -433,14 +433,14 @@ impl MemberSession {
     }
 
     /// False in a process that has become another user, or another process, in the middle of a
-    /// call: what the session maps is gone.
+    /// call: the session's mappings are gone.
     pub(super) fn is_current(&self) -> bool {
         there().is_some_and(|session| std::ptr::eq(session, self))
     }
 
-    /// The process has no right to the pool any more, nor to what the run's processes share. They
-    /// are not in its memory from now on, and a reference into them leads to zeros. The session is
-    /// not the process's any more.
+    /// The process has no right to the pool any more, nor to the memory that the run's processes
+    /// share. They are not in its memory from now on, and a reference into them leads to zeros. The
+    /// session is not the process's any more.
     ///
     /// # Errors
     /// What the kernel says.

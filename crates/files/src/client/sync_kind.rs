@@ -5,7 +5,7 @@
 pub enum SyncKind {
     /// Bytes and all metadata: `fsync`.
     Full,
-    /// Bytes, and what is needed to read them: `fdatasync`.
+    /// Bytes, and the metadata needed to read them: `fdatasync`.
     Data,
     /// Bytes of blocks that the file has: `sync_file_range`. The kernel commits no journal.
     Range,

@@ -3,7 +3,7 @@
 use super::config::PolicyConfig;
 use std::ffi::OsStr;
 
-/// A profile: what is known about a database.
+/// A profile: the facts about a database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
     /// Its name.

@@ -80,7 +80,7 @@ impl<'a> ReplayAttempt<'a> {
         Ok(())
     }
 
-    /// A sync failed: what the kernel has may never reach the disk.
+    /// A sync failed: the kernel's bytes may never reach the disk.
     pub(super) fn failed(&mut self) {
         self.mark = self.mark.and_failed();
     }

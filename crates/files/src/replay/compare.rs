@@ -38,8 +38,8 @@ pub(super) fn foreign(
     }
 }
 
-/// True if all that the file lacks of what the lane wrote may be what a write-back that failed has
-/// left, when the pages were evicted: zeros, what an earlier record wrote, or nothing.
+/// True if all of the lane's bytes that the file lacks may be lost by a write-back that failed,
+/// when the pages were evicted: the file has zeros there, an earlier record's bytes, or nothing.
 pub(super) fn may_be_lost(file: &LoggedFile<'_>, open: &File) -> bool {
     unexplained(file, open, 0, false).is_ok_and(|at| at.is_none())
 }

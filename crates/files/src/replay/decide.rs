@@ -45,9 +45,9 @@ use std::{
 pub(super) struct RecoverySituation<'a> {
     /// The page cache may have everything that was written.
     pub(super) same_boot: bool,
-    /// The pool has what was appended last: it is persistent memory, or this is the same boot.
+    /// The pool has the last appended records: it is persistent memory, or this is the same boot.
     pub(super) pool_is_whole: bool,
-    /// The pool has what was committed, and the page cache of the same boot what was not.
+    /// The pool has the committed records, and the page cache of the same boot the others.
     pub(super) on_disk: bool,
     /// The file system that the pool's file is on, if it is emulated.
     pub(super) emulated_on: Option<u64>,

@@ -41,7 +41,7 @@ pub(super) fn said_in(
     }
 }
 
-/// In words: why nothing is done with a file.
+/// In words: the reason that nothing is done with a file.
 pub(super) fn untold(path: &Path, errno: Errno) -> String {
     format!(
         "the extended attributes of {} cannot be read: {errno}. They tell if the pool's disk failed while the file was in use. Remedy that (as a user who may \
@@ -50,7 +50,7 @@ pub(super) fn untold(path: &Path, errno: Errno) -> String {
     )
 }
 
-/// In words: why a file gets nothing of what the lane has of it.
+/// In words: the reason that a file gets none of the lane's records of it.
 pub(super) fn newer(path: &Path) -> String {
     format!(
         "{} was synced when the pool's disk had failed, and the program went on without the pool: the pool's writes of it are older, and are dropped",

@@ -155,9 +155,9 @@ impl<'a> LoggedFile<'a> {
         (self.changes.iter()).any(|(_, change)| *change == FileChange::Truncate)
     }
 
-    /// Gives up what was written behind a change of metadata that the disk may lack, and that no
-    /// sync had acknowledged: where the page cache is gone, a plain file would not have it either.
-    /// How many changes that was.
+    /// Gives up records behind a change of metadata that the disk may lack, and that no sync had
+    /// acknowledged: without the page cache, a plain file would not have them either. How many
+    /// changes that was.
     pub(super) fn give_up_held(&mut self) -> usize {
         let ordered = self.changes.len() - self.held.len();
         self.given_up = self.changes.split_off(ordered);

@@ -5,6 +5,6 @@
 pub struct RecoverOptions {
     /// Write also to files that were changed since, and pass over those that are missing.
     pub force: bool,
-    /// Give up what cannot be replayed.
+    /// Give up records that cannot be replayed.
     pub discard: bool,
 }

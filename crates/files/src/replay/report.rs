@@ -10,7 +10,7 @@ use std::path::PathBuf;
 pub enum LaneOutcome {
     /// It held nothing.
     Empty,
-    /// Its files were synced: they held what it said, or what is newer ([`FileReport::is_kept`]).
+    /// Its files were synced: they held its writes, or newer ones ([`FileReport::is_kept`]).
     Synced,
     /// Its records were written to its files.
     Replayed,

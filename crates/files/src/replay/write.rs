@@ -62,8 +62,8 @@ impl<'a> LaneWork<'a> {
         }
     }
 
-    /// Before anything is changed: sets apart what earlier attempts did not finish. If that fails,
-    /// of which file, and why.
+    /// Before anything is changed: sets apart the unfinished work of earlier attempts. If that
+    /// fails, of which file, and why.
     pub(super) fn begin(
         &mut self,
         files: &[LoggedFile<'_>],
@@ -88,12 +88,12 @@ impl<'a> LaneWork<'a> {
         Ok(())
     }
 
-    /// Something was refused: says in the lane what has become of it. As [`ReplayAttempt::end`].
+    /// Something was refused: notes its fate in the lane. As [`ReplayAttempt::end`].
     pub(super) fn end(&mut self) -> Result<(), (PoolError, bool)> {
         self.attempt.end()
     }
 
-    /// Does what is planned with a file.
+    /// Carries out the plan for a file.
     pub(super) fn carry_out(&mut self, file: &LoggedFile<'_>, plan: FilePlan) -> FileOutcome {
         let (done, otherwise) = match plan {
             FilePlan::Nothing(_) => (sync_absence(file), FileOutcome::Synced),

@@ -109,7 +109,7 @@ impl SharedPageLayout {
         self.files[file].syncing.store(SYNCING, Release);
     }
 
-    /// Supervisor: it was, and what came of it is said.
+    /// Supervisor: the sync is over, and its outcome is noted.
     pub fn end_sync(&self, file: usize) {
         self.files[file].syncing.store(0, Release);
     }

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
 pub struct FileOrder {
     /// Changes before the last write that the kernel journals.
     pub written_after: AtomicU64,
-    /// Below this offset its blocks were all written before it was registered: what is written
-    /// there again is in no journal.
+    /// Below this offset its blocks were all written before it was registered: a rewrite there is
+    /// in no journal.
     pub in_place_below: AtomicU64,
     /// 1 while records of it follow a change that is not ordered.
     pub held: AtomicU32,

@@ -46,8 +46,8 @@ impl FirstSync {
         self.state.store(PENDING, Release);
     }
 
-    /// True once it succeeded: what changes is logged. Of a word that was written over it is not
-    /// known to have.
+    /// True once it succeeded: changes are logged. Of a word that was written over it is not known
+    /// to have.
     #[inline]
     pub fn is_done(&self) -> bool {
         self.state.load(Acquire) == DONE
@@ -116,7 +116,7 @@ impl FirstSync {
 }
 
 impl SharedFile {
-    /// True if what is changed is to be logged.
+    /// True if changes are to be logged.
     #[inline]
     pub fn is_logged(&self) -> bool {
         self.first_sync.is_done()
@@ -155,7 +155,7 @@ impl SharedPageLayout {
         }
     }
 
-    /// Supervisor: what is due of the file is looked at again.
+    /// Supervisor: the file's due work is looked at again.
     pub fn note_due(&self, number: usize) {
         match self.files[number].first_sync.due() {
             DueSync::Never => {}

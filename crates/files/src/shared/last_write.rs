@@ -144,7 +144,7 @@ impl LastWrite {
     }
 
     /// True if a write to `range`, of which the last `known` bytes are to be known, ends and begins
-    /// where what is known does.
+    /// with the known bytes.
     pub fn is_same_place(&self, range: &Range<u64>, known: usize) -> bool {
         self.to.load(Relaxed) == range.end && self.known.load(Relaxed) == known as u64
     }

@@ -307,7 +307,7 @@ const THERE: u32 = 0x0F0E_BA17;
 /// The shared page, but for the files' places.
 #[repr(C, align(64))]
 pub struct SharedHead {
-    /// Members: how often the first sync of a file was asked for.
+    /// Members: the number of times that the first sync of a file was asked for.
     pub asked: AtomicU32,
     /// Without a supervisor: whether a member has synced what the lane holds ([`settling`]).
     settled: AtomicU32,
@@ -320,7 +320,8 @@ pub struct SharedHead {
     pub waits: AtomicU64,
     /// Durations of their waits, once they have waited.
     pub waited: DurationCounts,
-    /// Members: how long commits took to a pool on a disk, and some of the writes to one in memory.
+    /// Members: durations of commits to a pool on a disk, and of some of the writes to one in
+    /// memory.
     pub commits: DurationCounts,
     /// Supervisor: numbers from this one on are no file's yet. Their places may have no memory, and
     /// are not touched. In the upper half is its complement, since which files there are hangs on
@@ -328,7 +329,7 @@ pub struct SharedHead {
     used: AtomicU64,
     /// Supervisor: the same once more, by part: [`THERE`] where its places have memory.
     parts: [AtomicU32; FILES_MAX / PART],
-    /// Files whose first sync a process waits for: what the supervisor looks at, so that it need
+    /// Files whose first sync a process waits for: the supervisor looks at these, so that it need
     /// not look at all.
     pub due_now: NumberSet,
     /// Those whose first sync is due soon.
@@ -433,14 +434,14 @@ impl SharedPageLayout {
         self.files[number].key.set(key);
     }
 
-    /// The block for what the file with this number had written last, which it shares with others.
+    /// The block for the last write of the file with this number, which it shares with others.
     #[inline]
     pub fn block(&self, number: usize) -> &WriteBlock {
         &self.blocks[number % BLOCKS]
     }
 
-    /// True if a process has written over a state, a lock, or how many files there are: what else
-    /// the page says is not to be believed.
+    /// True if a process has written over a state, a lock, or the number of files: the rest of the
+    /// page is not to be believed.
     pub fn is_damaged(&self) -> bool {
         let is_damaged =
             |file: &SharedFile| file.stamp().state == FileState::Damaged || file.lock.is_damaged();

@@ -15,7 +15,7 @@ const BITS: usize = u64::BITS as usize;
 pub(crate) struct NumberSet([AtomicU64; FILES_MAX / BITS]);
 
 impl NumberSet {
-    /// Puts a number in, after what its place says.
+    /// Puts a number in, after its place has its state.
     pub(crate) fn insert(&self, number: usize) {
         if let Some(word) = self.0.get(number / BITS) {
             word.fetch_or(1 << (number % BITS), Release);

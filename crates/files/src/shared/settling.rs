@@ -38,7 +38,7 @@ impl SharedPageLayout {
         let _ = self.settling.compare_exchange(of, 0, AcqRel, Relaxed);
     }
 
-    /// True if a member has synced what the lane holds, since the supervisor is gone.
+    /// True if a member has synced the lane's records, since the supervisor is gone.
     pub fn is_settled(&self) -> bool {
         self.settled.load(Acquire) == SETTLED
     }

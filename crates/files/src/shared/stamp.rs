@@ -13,8 +13,8 @@ pub enum FileState {
     /// It is to be plain: nothing is logged of it any more, and its next change waits until the
     /// lane has nothing of it.
     Leaving,
-    /// It is to be plain, and was or may be changed past the lane already, who knows where: what
-    /// the lane has of it is never written to it again.
+    /// It is to be plain, and was or may be changed past the lane already, nobody knows where: the
+    /// lane's records of it are never written to it again.
     Strayed,
     /// A process has written over the word.
     Damaged,

@@ -79,7 +79,7 @@ impl Candidate<'_> {
         }
     }
 
-    /// Refuses what the program syncs itself as fast as the pool's disk commits.
+    /// Refuses a file that the program itself syncs as fast as the pool's disk commits.
     pub(super) fn check_gains(&self, shared: &SupervisorState) -> Result<(), Refusal> {
         let (options, path) = (&shared.options, self.path.as_os_str().as_bytes());
         let is_on = |pattern: &String| policy::matches(pattern.as_bytes(), path);

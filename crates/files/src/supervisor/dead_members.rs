@@ -17,7 +17,7 @@ use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 const UNLOGGED_WAIT: Duration = Duration::from_secs(10);
 
 impl RunState {
-    /// A member is dead: what it had locked is free, what it had reserved is void.
+    /// A member is dead: its locks are free, its reservations are void.
     pub(super) fn bury(&self, shared: &SupervisorState, member: u32) {
         // First of all: until then every append waits for what the dead one had reserved.
         while !self.lane.bury(member) {

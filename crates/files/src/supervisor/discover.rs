@@ -101,8 +101,8 @@ pub fn status_of_running(run_dir: &Path) -> Result<FoundRuns, FilesError> {
     Ok(look.found(ANSWER_WAIT))
 }
 
-/// Asks every supervisor that is looked for, whatever was removed of what it left; and finds what
-/// is left of runs without one.
+/// Asks every supervisor that is looked for, whichever of its notes were removed; and finds the
+/// remains of runs without one.
 ///
 /// # Errors
 /// As [`status_of_running`].

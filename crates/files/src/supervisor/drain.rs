@@ -349,8 +349,8 @@ impl RunState {
         true
     }
 
-    /// Writes again what the lane has of a file that could not be synced, and syncs it: a failed
-    /// sync may have left clean what never reached the disk.
+    /// Writes the lane's records of a file that could not be synced again, and syncs it: a failed
+    /// sync may have left pages clean that never reached the disk.
     ///
     /// # Errors
     /// Of opening it for writing, of writing, of the sync: it still cannot be synced.

@@ -147,7 +147,7 @@ impl DirectorySyncs {
     }
 }
 
-/// Has what members ask for done, until the run ends.
+/// Does the members' requests, until the run ends.
 pub(super) fn run(shared: &Arc<SupervisorState>, run: &Arc<RunState>) {
     let mut looked = MonotonicTime::now();
     let mut looked_at_all = looked;
@@ -407,8 +407,8 @@ impl RunState {
         let _ = self.retire(shared, number, generation, LOCK_WAIT);
     }
 
-    /// Before the end of the run: what no process has waited for. Most is closed by now, and is let
-    /// go of.
+    /// Before the end of the run: first syncs that no process has waited for. Most is closed by
+    /// now, and is let go of.
     pub(super) fn first_sync_all(&self, shared: &SupervisorState) {
         let due: Vec<usize> = (self.places())
             .filter(|(number, file)| {

@@ -109,7 +109,7 @@ impl SupervisorState {
         keys.into_iter().for_each(|key| self.let_go(key));
     }
 
-    /// True if a user may have a file made plain: who may write to it.
+    /// True if a user may have a file made plain: one who may write to it.
     pub(super) fn may_ask(&self, uid: u32, key: FileKey) -> bool {
         let stat = self.running().and_then(|run| run.stat_of(key));
         stat.is_none_or(|stat| sys::may_write(uid, &stat))

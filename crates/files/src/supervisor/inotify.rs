@@ -52,7 +52,7 @@ impl Inotify {
         })
     }
 
-    /// Watches an open file: what it must be given to be forgotten.
+    /// Watches an open file: gives the number by which it is forgotten.
     pub(super) fn add(&self, file: BorrowedFd<'_>, key: FileKey) -> Result<i32, Errno> {
         let mut files = self.files.lock();
         let link = sys::link_of(file);

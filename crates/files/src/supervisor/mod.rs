@@ -273,8 +273,8 @@ impl Supervisor {
         self.shared.child_agents.set_unserved(why);
     }
 
-    /// Makes all files plain, when that is called: an agent has died, and what it did for the
-    /// program the kernel does from now on.
+    /// Makes all files plain, when that is called: an agent has died, and the kernel does its work
+    /// for the program from now on.
     pub fn letting_go(&self) -> impl FnOnce() + Send + 'static {
         let shared = Arc::clone(&self.shared);
         move || shared.let_go_of_all()

@@ -31,8 +31,8 @@ pub(super) struct WantedFile<'a> {
 pub(super) enum DeadRunRecords {
     /// Nothing.
     Nothing,
-    /// Its pool was made anew, or moved and another one is in its place: what it had can be told
-    /// from what comes later after a silence.
+    /// Its pool was made anew, or moved and another one is in its place: its records can be told
+    /// from later ones after a silence.
     Replaced,
     /// Records, for this reason in words.
     Something(String),

@@ -51,7 +51,7 @@ impl SupervisorState {
 }
 
 impl RunState {
-    /// Of each of the run's patterns what was absorbed.
+    /// The sum of absorbed writes of each of the run's patterns.
     pub(super) fn absorbed(&self, shared: &SupervisorState) -> Vec<PatternSum> {
         let patterns = shared.options.patterns.iter();
         let mut sums: Vec<PatternSum> = patterns

@@ -419,7 +419,7 @@ impl RunState {
     }
 
     /// True if the pool's file was removed, and the lane is needed still: a power cut would take
-    /// along what only it has. Nothing is logged from then on.
+    /// its records along. Nothing is logged from then on.
     pub(super) fn has_lost_pool(&self) -> bool {
         let stat = self.pool.descriptor().map(rustix::fs::fstat);
         let is_gone = matches!(stat, Some(Ok(stat)) if stat.st_nlink == 0);
@@ -431,7 +431,7 @@ impl RunState {
         true
     }
 
-    /// True if a process has written over what the page says of a file, or of who has its lock: it
+    /// True if a process has written over the page's state of a file, or of its lock's holder: it
     /// cannot be.
     pub(super) fn is_damaged(&self) -> bool {
         let files = self.files.lock();

@@ -79,7 +79,7 @@ impl Watch {
         }
     }
 
-    /// Watches what is open as `file`.
+    /// Watches the file that is open as `file`.
     ///
     /// # Errors
     /// What the kernel says: then the run cannot keep what [`Watch::outside`] says.

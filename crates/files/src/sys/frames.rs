@@ -34,7 +34,7 @@ impl Frame {
         Self(Cell::new(0))
     }
 
-    /// Its address, which is what it holds from now on.
+    /// Its address, which it holds from now on.
     #[inline]
     pub(crate) fn note(&self) -> usize {
         let address = ptr::from_ref(self).expose_provenance();

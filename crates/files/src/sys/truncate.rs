@@ -8,7 +8,7 @@ use std::{
     os::fd::BorrowedFd,
 };
 
-/// Cuts what `fd` is open as to nothing, also if it is open for reading only.
+/// Cuts the file that is open as `fd` to nothing, also if it is open for reading only.
 ///
 /// # Errors
 /// The kernel's; also where the program may not write to the file.

@@ -46,7 +46,7 @@ pub(in crate::supervisor) fn supervisor_on(
     Supervisor::start(pool, options).unwrap()
 }
 
-/// The connection of a new member, what it is answered, and what it is sent.
+/// The connection of a new member, its answers, and its messages.
 pub(in crate::supervisor) fn hello(
     socket: &[u8],
     token: Uuid,
