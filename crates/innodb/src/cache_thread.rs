@@ -50,7 +50,7 @@ pub(crate) fn start(session: &'static CacheSession) -> Result<(), String> {
         .map_err(|e| format!("starting a thread: {e}"))
 }
 
-/// Leads what keeps pages from leaving.
+/// Leads the reason that keeps pages from leaving.
 pub(crate) const STAY: &str = "pages stay in the flash cache: ";
 
 /// See the module's head. As long as the process lives.

@@ -246,8 +246,8 @@ pub fn forked() {
     forebay_pool::sockets::close_private();
 }
 
-/// The process ends in the orderly way: what it wrote and did not sync is made durable too, and the
-/// status is said.
+/// The process ends in the orderly way: its unsynced writes are made durable too, and the status is
+/// written.
 pub fn exiting() {
     let Some(session) = session::current().filter(|_| !session::is_forked()) else {
         return;

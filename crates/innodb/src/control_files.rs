@@ -43,8 +43,8 @@ pub(crate) fn socket_of(flash: &Path) -> PathBuf {
 /// The ending of a file's name while it is written.
 pub(crate) const NEW: &str = ".new";
 
-/// The files beside `flash`, whose name is whole, that have one of these endings, and what was to
-/// take their places when who wrote it was killed.
+/// The files beside `flash`, whose name is whole, that have one of these endings, and those that
+/// were to take their places when their writer was killed.
 ///
 /// # Errors
 /// What the operating system says.

@@ -97,8 +97,7 @@ fn first_page(fd: BorrowedFd<'_>, bytes: u64) -> Result<Option<PageLayout>, Errn
     Ok(page_layout::pages(&start))
 }
 
-/// Before a write: the page 0 that is written says what becomes of the file, also of one that
-/// was decided on before.
+/// Before a write: the written page 0 decides the file's route, also if it was decided before.
 pub(crate) fn before_write(
     file: &PageFile,
     session: &CacheSession,

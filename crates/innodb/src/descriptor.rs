@@ -16,7 +16,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The kernel's link to what is open, by which it is opened once more whatever its name leads to by
+/// The kernel's link to an open file, by which it is opened once more whatever its name leads to by
 /// now.
 pub(crate) fn link_to(fd: impl AsFd) -> PathBuf {
     format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()).into()
@@ -31,7 +31,7 @@ pub(crate) fn path_of(fd: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
     Ok(PathBuf::from(OsStr::from_bytes(path.as_bytes())))
 }
 
-/// Opens once more what is open, for reading and writing: past the page cache if the file system
+/// Opens an open file once more, for reading and writing: past the page cache if the file system
 /// can and `direct` says so.
 pub(crate) fn reopen(fd: impl AsFd, direct: bool) -> Result<File, Errno> {
     let link = link_to(fd);
@@ -77,8 +77,8 @@ pub(crate) fn hold_regular(path: &Path) -> io::Result<OwnedFd> {
     Ok(held)
 }
 
-/// The same, to be written to: with root's own rights only what has no other name as well, since it
-/// may be a file that the user who put it there may not write to.
+/// The same, to be written to: with root's own rights only a file without another name, since it
+/// may be one that the user who put it there may not write to.
 ///
 /// # Errors
 /// As [`hold_regular`].
@@ -103,7 +103,7 @@ pub(crate) fn check_names(file: impl AsFd, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Refuses what is neither this user's nor root's: another one may have made it up.
+/// Refuses a file that is neither this user's nor root's: another one may have made it up.
 ///
 /// # Errors
 /// `PermissionDenied`; what the operating system says.

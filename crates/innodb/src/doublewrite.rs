@@ -198,7 +198,8 @@ impl DoublewriteFile {
         Ok(Some(reopen(&held, false)?))
     }
 
-    /// Keeps these pages, the last of which came in at position `last`, instead of what it has.
+    /// Keeps these pages, the last of which came in at position `last`, instead of its earlier
+    /// ones.
     pub(crate) fn keep(&self, last: u64, pages: &[HomePage<'_>]) -> io::Result<()> {
         if pages.len() > PAGES_MAX {
             return Err(io::Error::other(
@@ -291,9 +292,9 @@ impl DoublewriteFile {
         }))
     }
 
-    /// After a crash: pages that may be torn at home are written there again, durably, and how
-    /// many. A page of which the cache has a newer version is its, unless that is lost: then it was
-    /// written again.
+    /// After a crash: pages that may be torn at home are written there again, durably; gives their
+    /// number. A page of which the cache has a newer version is its, unless that is lost: then it
+    /// was written again.
     pub(crate) fn restore(&self, cache: &Cache, homes: &dyn Home) -> io::Result<u64> {
         let Some(file) = self.open()? else {
             return Ok(0);

@@ -12,7 +12,7 @@ use uuid::Uuid;
 pub const ENV_FLASH: &str = "FOREBAY_FLASH";
 /// The path at which the process that has the cache writes its status.
 pub const ENV_FLASH_STATUS: &str = "FOREBAY_FLASH_STATUS";
-/// Names the run itself, by a UUID: what is said of the cache says in which run.
+/// Names the run itself, by a UUID: the cache's status names its run.
 pub const ENV_FLASH_RUN: &str = "FOREBAY_FLASH_RUN";
 /// The program that was run, by its whole path: it may have the cache, whatever it is called.
 pub const ENV_FLASH_PROGRAM: &str = "FOREBAY_FLASH_PROGRAM";

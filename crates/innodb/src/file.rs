@@ -184,7 +184,7 @@ impl PageFile {
         ));
     }
 
-    /// Makes what was written durable.
+    /// Makes the file's writes durable.
     pub(crate) fn sync(
         &self,
         session: &CacheSession,
@@ -205,8 +205,8 @@ impl PageFile {
         session.cache.sync(file).map_err(|e| said(&e))
     }
 
-    /// Cuts off, or makes longer: what is cut off is brought home and then forgotten durably before
-    /// the kernel does it. If the kernel refuses it, the file has its pages.
+    /// Cuts off, or makes longer: pages to be cut off are brought home and then forgotten durably
+    /// before the kernel does it. If the kernel refuses it, the file has its pages.
     pub(crate) fn truncate(
         &self,
         session: &CacheSession,

@@ -30,7 +30,7 @@ pub(crate) fn is_table(path: &[u8]) -> bool {
     last(path).ends_with(b".ibd")
 }
 
-/// Page files, and what the guard keeps of them.
+/// Page files, and the guard's files of them.
 pub(crate) fn is_of_database(path: &[u8]) -> bool {
     let beside = [GUARD_FILE, COPIES_FILE].map(str::as_bytes);
     is_page_file(path) || beside.contains(&last(path))

@@ -64,7 +64,7 @@ impl Homes {
         }
     }
 
-    /// Reads what is in the guard file instead of the tablespace. None if it is in the tablespace.
+    /// Reads the guard file's bytes instead of the tablespace's. None if it is in the tablespace.
     /// Within a page.
     pub(crate) fn read_guarded(
         &self,

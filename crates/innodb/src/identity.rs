@@ -54,9 +54,9 @@ pub(crate) fn of(fd: impl AsFd) -> Result<Option<KnownFile>, Errno> {
     }))
 }
 
-/// As [`of`], of a page file that is opened or truncated: what its cache would know it by. None if
-/// it can be in no cache: it is no regular file, or its file system does not say when it was born,
-/// and the cache `knows` no file of its inode.
+/// As [`of`], of a page file that is opened or truncated: the identity that its cache would know it
+/// by. None if it can be in no cache: it is no regular file, or its file system does not say when
+/// it was born, and the cache `knows` no file of its inode.
 ///
 /// # Errors
 /// It cannot be told who the file is: what it has may be older than what the cache has, and it must

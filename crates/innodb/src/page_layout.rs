@@ -18,7 +18,7 @@ pub(crate) enum PageLayout {
     Whole,
     /// They are of another size.
     OtherSize,
-    /// They are compressed: what is written is shorter, and a hole is punched behind it.
+    /// They are compressed: written ones are shorter, and a hole is punched behind them.
     Compressed,
 }
 

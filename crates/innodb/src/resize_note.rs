@@ -43,8 +43,8 @@ impl ResizeNote {
         control_files::keep(&note_of(flash), self)
     }
 
-    /// Nothing is begun any more, durably: else a power cut could bring back what an older command
-    /// wanted.
+    /// Nothing is begun any more, durably: else a power cut could bring an older command's resize
+    /// back.
     ///
     /// # Errors
     /// What the operating system says, and whether it is still there.

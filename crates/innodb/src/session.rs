@@ -74,7 +74,7 @@ pub(crate) struct CacheSession {
     resizing: Mutex<Option<ResizeProgress>>,
     /// The process ends: no command is listened to any more.
     ended: AtomicBool,
-    /// Held while a file is opened, closed for good, or renamed: what is known of files changes.
+    /// Held while a file is opened, closed for good, or renamed: the list of known files changes.
     pub(crate) opening: Mutex<()>,
     registered: Mutex<HashMap<forebay_flash::Identity, Arc<CachedFile>>>,
     /// The system tablespace is guarded: pages may come in.

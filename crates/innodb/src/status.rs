@@ -25,7 +25,7 @@ pub struct CacheStatus {
     pub run: Uuid,
     /// Time of this status: seconds of `CLOCK_MONOTONIC`.
     pub said_at: BootTime,
-    /// The flash file's path, for a reader: what of it is no text stands as U+FFFD.
+    /// The flash file's path, for a reader: parts that are no text stand as U+FFFD.
     pub flash: String,
     /// The cache.
     pub cache: Uuid,

@@ -30,7 +30,7 @@ fn entry(fd: c_int) -> Option<&'static AtomicU32> {
     ENTRIES.get(usize::try_from(fd).ok()?)
 }
 
-/// True if what is read from and written to `fd` may be in the cache. Costs one load.
+/// True if reads and writes of `fd` may go to the cache. Costs one load.
 #[inline]
 #[must_use]
 pub fn is_cached(fd: c_int) -> bool {

@@ -242,7 +242,7 @@ pub fn exporting(dir: BorrowedFd<'_>, path: &CStr) -> Result<(), Errno> {
     }
 }
 
-/// Before a file is opened with these `flags`: with `O_TRUNC` the cache forgets what it has of it.
+/// Before a file is opened with these `flags`: with `O_TRUNC` the cache forgets its pages of it.
 /// Once it is open, [`opened`](super::opened) is told the same flags.
 ///
 /// # Errors

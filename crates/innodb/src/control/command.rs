@@ -42,8 +42,8 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Bytes of an answer, at most.
 const ANSWER_MAX: usize = 64 << 10;
 
-/// Has the process that has the cache on this flash file do as is kept for it: what is in force
-/// there, which includes what was `wanted`.
+/// Has the process that has the cache on this flash file take the kept settings: gives those in
+/// force, which include those `wanted`.
 ///
 /// # Errors
 /// [`SetupError::Running`]; if the cache's files are not to be trusted.
@@ -82,7 +82,7 @@ pub fn resize_running(
 /// The outcome of giving up a resize.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CancelledResize {
-    /// The server has given it up: this is what the cache has.
+    /// The server has given it up: these are the cache's counts.
     GivenUp(CacheOccupancy),
     /// No server was at it, and none goes on with it.
     Forgotten,
@@ -347,7 +347,7 @@ impl<'a> AskedServer<'a> {
     }
 }
 
-/// Connects to the socket of this file, by what is held of it: its path may be longer than an
+/// Connects to the socket of this file, by its held descriptor: its path may be longer than an
 /// address, and lead elsewhere by now.
 pub(crate) fn connect_to(file: &OwnedFd) -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;

@@ -188,7 +188,7 @@ pub(crate) enum CommandProgress {
 }
 
 impl ControlClient {
-    /// Looks what the command asks.
+    /// Receives the command's request.
     pub(crate) fn hear(&mut self) -> CommandProgress {
         if self.request.is_some() || self.has_last {
             return CommandProgress::Nothing;
@@ -235,7 +235,7 @@ impl ControlClient {
         }
     }
 
-    /// Sends what is not sent yet, as far as it is read: false if nothing more is to be done.
+    /// Sends the unsent rest, as far as it is read: false if nothing more is to be done.
     pub(crate) fn send(&mut self) -> bool {
         if let Some(bytes) = &self.unsent {
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;

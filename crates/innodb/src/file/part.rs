@@ -14,7 +14,7 @@ thread_local! {
     static PAGE: std::cell::RefCell<Box<PageBuffer>> = std::cell::RefCell::new(Box::new(PageBuffer([0; PAGE_BYTES])));
 }
 
-/// Reads what lies in one page.
+/// Reads a part of one page.
 pub(super) fn read_part(
     session: &CacheSession,
     file: &CachedFile,

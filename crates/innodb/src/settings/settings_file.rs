@@ -40,7 +40,7 @@ impl Settings {
         }
     }
 
-    /// Keeps other commands from changing what is kept, until what is returned is gone.
+    /// Keeps other commands from changing the kept settings, until the returned lock is gone.
     ///
     /// # Errors
     /// What the operating system says; `WouldBlock` if another one does not end.

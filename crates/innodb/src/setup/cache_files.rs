@@ -27,7 +27,7 @@ use rustix::{
 use serde::{Serialize, de::DeserializeOwned};
 use std::{fs::File, io, path::Path, sync::Arc};
 
-/// See the module's head; and whose the cache is: as whom it is used.
+/// See the module's head; and the cache's owner, as which it is used.
 pub(crate) struct CacheFiles<'a> {
     pub(super) place: &'a CacheLocation,
     pub(super) dir: CacheDirectory,
@@ -81,7 +81,7 @@ impl<'a> CacheFiles<'a> {
         })
     }
 
-    /// Removes what was made.
+    /// Removes the files that were made.
     pub(super) fn remove_new(&self) {
         remove_new(&self.dir, &self.lane, self.place.pool_path());
         remove_new(&self.dir, &self.flash, self.place.flash());
@@ -217,8 +217,8 @@ impl<'a> CacheFiles<'a> {
         })
     }
 
-    /// Keeps other commands from making a cache in these files, and from removing them, until what
-    /// is returned is gone. Of a device that is not kept.
+    /// Keeps other commands from making a cache in these files, and from removing them, until the
+    /// returned lock is gone. Of a device that is not kept.
     ///
     /// # Errors
     /// [`SetupError::InUse`].
@@ -302,7 +302,7 @@ fn remove_new(dir: &CacheDirectory, file: &DirectoryEntry, path: &Path) {
     }
 }
 
-/// A flash file that was opened by what is held of it, with the name that its user knows it by.
+/// A flash file that was opened by its held descriptor, with the name that its user knows it by.
 pub(super) struct NamedFlash {
     file: FlashFile,
     name: String,

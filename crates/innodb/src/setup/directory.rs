@@ -196,8 +196,8 @@ impl CacheDirectory {
         Ok(named.collect())
     }
 
-    /// Removes this name, if it is there, and still that of what was found, if that is given:
-    /// whether it is gone by this.
+    /// Removes this name, if it is there, and still that of the file found, if that is given: true
+    /// if it is gone by this.
     ///
     /// # Errors
     /// Something else has the name by now; `owner`, whose the cache is, may not remove it.

@@ -55,7 +55,7 @@ pub fn resize(
     Ok(resized)
 }
 
-/// The same of what is a cache without a doubt. What was in it before is given back as well.
+/// The same of a cache without a doubt. What was in it before is given back as well.
 ///
 /// # Errors
 /// See [`resize`].

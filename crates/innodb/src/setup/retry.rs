@@ -7,8 +7,8 @@ use std::{thread, time::Duration};
 const AGAIN: u32 = 20;
 const EVERY: Duration = Duration::from_millis(50);
 
-/// Does what `open` does with a cache, and again for a second as long as another process has that:
-/// it may only be [looking](super::look) at it, as `forebay doctor` does, or the end of a run.
+/// Calls `open` on a cache, and again for a second as long as another process has that: it may only
+/// be [looking](super::look) at it, as `forebay doctor` does, or the end of a run.
 ///
 /// # Errors
 /// Those of `open`, of the last time.

@@ -53,7 +53,7 @@ enum ActingReply<T> {
     Failed(String),
 }
 
-/// Does `work`, to what is at `path`, in a process that is `acting`: in this one, or a child.
+/// Does `work`, to the file at `path`, in a process that is `acting`: in this one, or a child.
 ///
 /// # Errors
 /// Those of `work`; if there can be no such process: then nothing was done.
