@@ -195,7 +195,7 @@ fn is_standard_error(fd: c_int) -> bool {
     fd == libc::STDERR_FILENO
 }
 
-/// Standard error is what the program has put there.
+/// Standard error is the file that the program has put there.
 pub(crate) fn note_standard_error() {
     // A vforked child shares our memory, but not our descriptors.
     if !client::in_vforked_child() {

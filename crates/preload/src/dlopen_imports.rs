@@ -48,9 +48,9 @@ pub(crate) struct DlopenCall<'a> {
 /// The effect of a load with `RTLD_DEEPBIND`, or into another namespace.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LoadEffect {
-    /// Nothing that it loads calls what this library hides.
+    /// Nothing that it loads calls a function that this library hides.
     CallsNothing,
-    /// It does, and without that flag it would find what is hidden, and all else alike.
+    /// It does, and without that flag it would find the hidden functions, and all else alike.
     MissesHooks,
     /// It does, or may, and finds other things with the flag than without it.
     Differs,

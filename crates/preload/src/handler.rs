@@ -11,7 +11,7 @@ pub(crate) trait HookHandler {
 }
 
 /// The types of a C function's arguments, called as the [`table`](crate::table) calls the
-/// arguments, and of what it returns. Those that it has not are empty.
+/// arguments, and of its result. Those that it has not are empty.
 #[allow(non_camel_case_types, reason = "named as the arguments are")]
 pub(crate) trait FunctionSignature {
     type a;

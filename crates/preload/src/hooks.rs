@@ -79,7 +79,7 @@ macro_rules! numbers {
         )+ })+
     ) => {
         /// Calls the handler of a system call, if the table has one and that would do anything,
-        /// over the kernel: the next library's function of that name may be what makes the system
+        /// over the kernel: the next library's function of that name may itself make the system
         /// call. None if the table has none.
         ///
         /// # Safety

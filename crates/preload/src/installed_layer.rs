@@ -79,8 +79,8 @@ pub trait FileLayer: Sync {
     /// This process is a forked child. Nothing but async-signal-safe work is allowed.
     fn forked(&self) {}
 
-    /// A word for each descriptor, by its number, which is not 0 if the layer is to hear of what is
-    /// done to it. Asked for once; the layer changes the words.
+    /// A word for each descriptor, by its number, which is not 0 if the layer is to hear of its
+    /// calls. Asked for once; the layer changes the words.
     fn seen(&self) -> &'static [AtomicU16];
 
     /// Opens a file by `real` with these flags, or with others.
@@ -110,8 +110,8 @@ pub trait FileLayer: Sync {
         0
     }
 
-    /// Something is about to be done to `fd`, which the layer sees: what [`done`](Self::done) is to
-    /// be given, for instance the time. Nothing is kept or restored around it.
+    /// Something is about to be done to `fd`, which the layer sees: gives a value for
+    /// [`done`](Self::done), for instance the time. Nothing is kept or restored around it.
     fn begin(&self, _fd: c_int) -> u64 {
         0
     }
@@ -200,19 +200,19 @@ pub(crate) fn layer() -> Option<&'static dyn FileLayer> {
     installed().map(|installed| installed.layer)
 }
 
-/// The layer, if it hears of what is done to `fd`.
+/// The layer, if it hears of the calls on `fd`.
 #[inline]
 pub(crate) fn layer_of(fd: c_int) -> Option<&'static dyn FileLayer> {
     layer().filter(|_| sees(fd))
 }
 
-/// True if there is a layer, which has to see what is opened, and all I/O.
+/// True if there is a layer, which has to see each open, and all I/O.
 #[inline]
 pub(crate) fn is_there() -> bool {
     IS_THERE.load(Relaxed)
 }
 
-/// True if a layer hears of what is done to `fd`.
+/// True if a layer hears of the calls on `fd`.
 #[inline]
 pub(crate) fn sees(fd: c_int) -> bool {
     let word = |installed: &InstalledLayer| {

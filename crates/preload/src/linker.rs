@@ -77,7 +77,7 @@ pub(crate) fn find_globally(name: &CStr) -> *mut c_void {
     unsafe { hidden_dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
 }
 
-/// Looks `name` up as the hidden `dlsym` does: what this library hides stays what it is.
+/// Looks `name` up as the hidden `dlsym` does: functions that this library hides stay hidden.
 ///
 /// # Safety
 ///

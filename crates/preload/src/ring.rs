@@ -56,7 +56,7 @@ pub(crate) unsafe fn announced(entries: c_long, parameters: c_long) -> c_long {
     unsafe { kernel::call(libc::SYS_io_uring_setup, words) }
 }
 
-/// Before this process forks: what is found holds for its children, each of which would look again.
+/// Before this process forks: the finding holds for its children, each of which would look again.
 pub(crate) fn forking() {
     if client::may_join() {
         find();

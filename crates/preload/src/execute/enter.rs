@@ -45,8 +45,8 @@ pub(super) struct Execution<'a> {
     pub(super) is_in_place: bool,
 }
 
-/// Executes the program so by `real`: what that returned. None if the program is to be executed as
-/// it was to be.
+/// Executes the program so by `real`, and gives its result. None if the program is to be executed
+/// as it was to be.
 pub(super) fn by_agent<T>(
     execution: &Execution<'_>,
     real: impl FnOnce(&ExecutedImage) -> T,

@@ -18,7 +18,7 @@ const SHORT: usize = 400;
 
 const NAME: &[u8] = b"LD_PRELOAD=";
 
-/// Calls `real` with what a program is to be given of this environment.
+/// Calls `real` with the variables that a program is to be given of this environment.
 pub(super) fn fitting<T>(
     program: &ExecutedProgram,
     environment: StringArray,

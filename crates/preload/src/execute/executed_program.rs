@@ -15,7 +15,7 @@ pub(super) enum ExecutedProgram {
     Path(*const c_char),
     /// Searched for, if there is no slash in it.
     Named(*const c_char),
-    /// Below a directory; without a path, what is open itself.
+    /// Below a directory; without a path, the open file itself.
     Below(c_int, *const c_char),
     Shell,
     /// Its environment is not known.
