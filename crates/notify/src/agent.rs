@@ -127,7 +127,7 @@ impl Agent {
     }
 }
 
-/// All that is needed to serve, but for a guardian, with what was found to work.
+/// All that is needed to serve, but for a guardian, with the means that were found to work.
 ///
 /// # Errors
 /// There is no memory, or no descriptor.

@@ -98,7 +98,7 @@ impl<'a> WorkerPlace<'a> {
             .map_or(libc::AT_FDCWD, AsRawFd::as_raw_fd)
     }
 
-    /// A path as the agent must say it: what means "this process" means the caller.
+    /// A path as the agent must say it: a name for "this process" means the caller.
     pub(crate) fn path<'p>(&self, path: &'p CStr) -> Cow<'p, CStr> {
         said_for(self.thread, path)
     }

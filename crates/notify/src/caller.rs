@@ -45,7 +45,7 @@ impl CallerThread {
         self.read_more(address, bytes, into).map(drop)
     }
 
-    /// The same behind what is there already: how many could be read.
+    /// The same behind the bytes that are there already: the number of bytes read.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -102,7 +102,7 @@ impl CallerThread {
         Ok(words)
     }
 
-    /// Copies bytes to its memory: how many could be written.
+    /// Copies bytes to its memory: the number of bytes written.
     pub(crate) fn write(self, address: u64, bytes: &[u8]) -> usize {
         let mut done = 0;
         while done < bytes.len() {
@@ -253,7 +253,7 @@ impl CallerThread {
         (asked == 0).then_some(found.rlim_cur)
     }
 
-    /// Its user's ids, or its group's, and whether it has the right to take any (`CAP_SETUID`,
+    /// Its user's ids, or its group's; true if it has the right to take any (`CAP_SETUID`,
     /// `CAP_SETGID`).
     pub(crate) fn ids(self, is_group: bool) -> Option<(HeldIds, bool)> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.0)).ok()?;

@@ -15,7 +15,7 @@ use std::os::fd::AsFd;
 /// A word between the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EntryWord {
-    /// Of the process, before anything: what the agent may try on it.
+    /// Of the process, before anything: the trials that the agent may make on it.
     Ready(ReadyProcess),
     /// Of the agent: the filter is to have this window.
     Window {

@@ -92,7 +92,7 @@ impl Guardian {
         })
     }
 
-    /// The agent's end, which it is to inherit: what its environment names it by.
+    /// The agent's end, which it is to inherit: its name in the agent's environment.
     ///
     /// # Errors
     /// The kernel's.
@@ -133,7 +133,7 @@ const GUARDED: u8 = b'g';
 /// Of the guardian: it cannot have them.
 const UNGUARDED: u8 = b'u';
 
-/// In the agent: gives the guardian what it needs, and waits until it has that.
+/// In the agent: gives the guardian its descriptors, and waits until it has them.
 ///
 /// # Errors
 /// There is none, or it does not take it: why, with a remedy.
@@ -175,7 +175,7 @@ enum AgentWord {
     Serves(CallListener, CallSlots),
     /// It cannot, for this reason.
     ServesNot(String),
-    /// It would, and what it hands over has not come.
+    /// It would, and its descriptors have not come.
     Lost,
 }
 

@@ -89,7 +89,7 @@ pub(crate) fn syncs_writes(flags: OFlags) -> bool {
     flags.bits() & libc::O_DSYNC.cast_unsigned() != 0
 }
 
-/// Does a write to what [`writes_unsynced`] found, and syncs it.
+/// Does a write to the file that [`writes_unsynced`] found, and syncs it.
 pub(crate) fn write_synced(fd: &OwnedFd, call: SeenCall, slots: &CallSlots) -> CallAnswer {
     let hidden = slots.hidden(call.arguments[0] as c_int);
     let has_offset = matches!(call.number, libc::SYS_pwrite64 | libc::SYS_pwritev);

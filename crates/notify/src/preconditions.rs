@@ -88,7 +88,7 @@ pub(crate) fn window(others: u64) -> Result<NumberWindow, String> {
     })
 }
 
-/// Tries on a child that waits what an agent does with its program: the listener.
+/// Tries an agent's work on a child that waits: the listener.
 ///
 /// # Errors
 /// What is refused.
@@ -134,8 +134,8 @@ pub(crate) fn is_lasting(errno: Errno) -> bool {
     matches!(errno, Errno::INVAL | Errno::NOSYS | Errno::PERM)
 }
 
-/// Tries on a process what an agent does with it: on a descriptor that it has by one number and
-/// this process by another, and on a word that it has at an address.
+/// Tries an agent's work on a process: on a descriptor that it has by one number and this process
+/// by another, and on a word that it has at an address.
 ///
 /// # Errors
 /// What is refused.

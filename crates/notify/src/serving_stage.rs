@@ -38,7 +38,7 @@ impl ServingStage {
         self.is_childs
     }
 
-    /// The program opens a log: true if the agent serves from now on, and whether that is new.
+    /// The program opens a log: true if the agent serves from now on, and true if that is new.
     pub(crate) fn serve(&self) -> (bool, bool) {
         match self.stage.compare_exchange(IDLE, SERVES, SeqCst, SeqCst) {
             Ok(_) => (true, true),

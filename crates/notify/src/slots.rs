@@ -117,7 +117,7 @@ impl CallSlot {
         self.phase.store(CallPhase::Begun as u32, Release);
     }
 
-    /// The same, with what was there before.
+    /// The same, with the mark from before.
     pub(crate) fn begin_at(&self, before: i64) {
         self.before.store(before, Release);
         self.begin();
@@ -189,7 +189,7 @@ impl CallSlots {
         Ok(slots)
     }
 
-    /// Maps what another process has made.
+    /// Maps another process's memory.
     ///
     /// # Errors
     /// It has another size, or cannot be mapped.
@@ -220,7 +220,7 @@ impl CallSlots {
         self.page.slots.iter()
     }
 
-    /// The agent is about to do what concerns logs.
+    /// The agent is about to serve the program's logs.
     pub(crate) fn note_serving(&self) {
         self.page.has_served.store(1, Release);
     }
@@ -235,7 +235,7 @@ impl CallSlots {
         HiddenFlags(self.page)
     }
 
-    /// Notes what the kernel does not know of a number.
+    /// Notes flags of a number that the kernel does not know.
     pub(crate) fn set_hidden(&self, number: c_int, flags: c_int) {
         self.hidden_flags().set(number, flags);
     }

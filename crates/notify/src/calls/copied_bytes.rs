@@ -42,7 +42,7 @@ impl CopiedBytes {
         self.memory.len() - self.begin
     }
 
-    /// The memory, to be filled behind what is there with no more than was prepared.
+    /// The memory, to be filled behind its bytes with no more than was prepared.
     pub(super) fn memory(&mut self) -> &mut Vec<u8> {
         &mut self.memory
     }

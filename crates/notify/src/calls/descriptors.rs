@@ -140,8 +140,8 @@ impl TrappedCall<'_> {
         })
     }
 
-    /// `dup2`, `dup3`: what would be a log by another number is plain, and what had that number is
-    /// closed, unless the kernel will refuse it.
+    /// `dup2`, `dup3`: a log that would have another number is plain, and the file that had that
+    /// number is closed, unless the kernel will refuse it.
     pub(super) fn replace(&self) -> CallOutcome {
         let (from, to) = (self.int(0), self.int(1));
         if from == to {

@@ -20,7 +20,7 @@ impl TrappedCall<'_> {
         })
     }
 
-    /// The library begins in a process of the program: whether it is to do nothing.
+    /// The library begins in a process of the program: true if it is to do nothing.
     pub(super) fn answer_library(&self) -> CallOutcome {
         done(Ok((!self.agent.stage.lie_dormant()).into()))
     }

@@ -31,7 +31,7 @@ use libc::c_int;
 use rustix::io::Errno;
 use std::{ffi::CString, os::fd::AsRawFd, sync::atomic::Ordering};
 
-/// A call, and what it is done with.
+/// A call, and the means to answer it.
 pub(crate) struct TrappedCall<'a> {
     pub(crate) agent: &'a AgentState,
     pub(crate) slot: &'a CallSlot,

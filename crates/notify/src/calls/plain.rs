@@ -85,7 +85,7 @@ impl TrappedCall<'_> {
     }
 }
 
-/// Another descriptor of a log, of which the kernel knows what it did not know (`O_DSYNC`).
+/// Another descriptor of a log, with the flags that the kernel did not know (`O_DSYNC`).
 ///
 /// # Errors
 /// The kernel's: the file lets nobody open it so any more.
