@@ -78,11 +78,11 @@ pub(crate) struct Commits {
     committed: OwnLine<AtomicU64>,
     /// Everything below is committed, or written by one of `writers`. Moved by who begins.
     started: AtomicU64,
-    /// Who begins a commit, or keeps others from it; 0 for none.
+    /// The committer that begins, or keeps others from it; 0 for none.
     beginner: AtomicU32,
     /// Counts commits that ended; who waits for one sleeps on it.
     ended: AtomicU32,
-    /// Who writes; 0 for none.
+    /// The committers that write; 0 for none.
     writers: [AtomicU32; IN_FLIGHT],
     /// Not 0 after one of them died: not all below `started` is written by the others.
     again: AtomicU32,
@@ -253,13 +253,13 @@ impl Commits {
         })
     }
 
-    /// Who begins has begun: another may.
+    /// The beginner has begun: another may.
     fn begun(&self) {
         self.beginner.store(0, SeqCst);
     }
 
-    /// Who begins does not, after all. Another that could not begin meanwhile waits for a commit to
-    /// end: if there is none, it is to look again.
+    /// The beginner does not begin, after all. Another that could not begin meanwhile waits for a
+    /// commit to end: if there is none, it is to look again.
     fn not_begun(&self) {
         self.begun();
         if !self.is_written() {

@@ -26,7 +26,7 @@ impl fmt::Display for FoundSignature {
     }
 }
 
-/// Where a structure lies on a disk.
+/// The base of a structure's offset on a disk.
 enum OffsetBase {
     /// So many bytes from the start.
     Start(u64),
@@ -43,14 +43,14 @@ impl OffsetBase {
     }
 }
 
-/// What a structure is known by.
+/// The bytes that a structure is known by.
 struct DiskSignature {
     what: &'static str,
     base: OffsetBase,
     /// From the base on.
     offset: u64,
     magic: &'static [u8],
-    /// Where from the base on its name lies, and the bytes of that; (0, 0) if it has none.
+    /// The offset of its name from the base on, and the name's bytes; (0, 0) if it has none.
     name: (u64, usize),
 }
 

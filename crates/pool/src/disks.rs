@@ -133,8 +133,8 @@ impl BackingStore {
         }
     }
 
-    /// What the file of a loop device lies on: found by its path, or, if it was removed, by where
-    /// it was.
+    /// Adds the storage below the file of a loop device: found by its path, or, if it was removed,
+    /// by its old place.
     fn add_backing(&mut self, at: &Path, layers: usize) {
         const REMOVED: &str = " (deleted)";
         let path = fs::read_to_string(at.join("loop/backing_file")).unwrap_or_default();

@@ -27,7 +27,7 @@ use std::{
 /// True in a build with this mechanism.
 pub const BUILT_IN: bool = true;
 
-/// What the environment asks for.
+/// The environment's wishes.
 struct FaultSettings {
     armed: Vec<ArmedFailpoint>,
     broken: Vec<String>,

@@ -42,8 +42,7 @@ use std::{
 /// Pages are dropped in whole pieces of this, at both ends: one that is part of a larger piece of
 /// the page cache stays.
 const PIECE: u64 = 2 << 20;
-/// How often, and after how long, a file system is asked again that has not noted yet what it has
-/// written.
+/// Looks at a file system that has not noted yet the bytes that it has written, and their interval.
 const LOOKS: u32 = 10;
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -164,7 +163,7 @@ pub struct RewrittenFile {
     begun: AtomicBool,
     /// A sync failed: from then on what is written is noted.
     failed: AtomicBool,
-    /// What was written since, and is not known to be on the disk.
+    /// Ranges written since, and not known to be on the disk.
     ranges: Mutex<Vec<Range<u64>>>,
 }
 

@@ -39,7 +39,7 @@ const NO_GROUP: u32 = 65_534;
 /// Permission of the group, and of all others, to write.
 const GROUP_WRITES: u32 = 0o020;
 const OTHERS_WRITE: u32 = 0o002;
-/// How often it is looked whether a child is stopped, and in how many looks it may be.
+/// Interval of looks if a child is stopped, and the number of looks in which it may be.
 const LOOK: Duration = Duration::from_millis(200);
 const STOPPED_LOOKS: u32 = 25;
 
@@ -128,7 +128,7 @@ pub fn as_user(user: u32, work: impl FnOnce() -> Vec<u8>) -> io::Result<Vec<u8>>
     }
 }
 
-/// What the child did, by a pipe: an error's number or 0, the length, and so many bytes.
+/// Sends the child's result, by a pipe: an error's number or 0, the length, and so many bytes.
 fn say(mut pipe: PipeWriter, done: &Result<Vec<u8>, i32>) -> io::Result<()> {
     let (errno, bytes) = match done {
         Ok(bytes) => (0, &bytes[..]),
@@ -182,7 +182,7 @@ pub fn is_stopped(process: c_int) -> bool {
     status.is_ok_and(|status| status.lines().any(|line| line.starts_with("State:\tT")))
 }
 
-/// How a child ended; none where that is not known, since children are not heard of here.
+/// The end of a child; none if that is not known, since children are not heard of here.
 fn wait_for(child: c_int) -> Option<WaitStatus> {
     loop {
         match waitpid(Pid::from_raw(child), WaitOptions::empty()) {

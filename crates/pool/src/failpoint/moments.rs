@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-/// What happens at the pass that was asked for.
+/// The action at the pass that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ArmedAction {
     StandStill,

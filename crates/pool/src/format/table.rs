@@ -56,7 +56,7 @@ pub struct LaneState {
 pub struct LaneEntry {
     /// The state in force; `None` if none is intact.
     pub state: Option<LaneState>,
-    /// Which of the two slots the next state goes to.
+    /// The slot that the next state goes to, of the two.
     next_slot: usize,
     /// The owner's words for itself.
     pub label: String,

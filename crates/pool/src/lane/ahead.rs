@@ -41,15 +41,15 @@ pub(super) struct WrittenAhead {
     /// Bytes from the segment's start, whole pages.
     pub(super) bytes: u64,
     pub(super) in_flight: bool,
-    /// What is in flight does not count: a sync failed meanwhile.
+    /// Writes in flight do not count: a sync failed meanwhile.
     void: bool,
 }
 
 /// The growth of an open segment.
 #[derive(Default)]
 pub(super) struct SegmentGrowth {
-    /// How far it was published when it was looked at last, and when that was. The address is none
-    /// while no segment is open.
+    /// The published address at the last look, and its time. The address is none while no segment
+    /// is open.
     last: Option<(Instant, Option<Lsn>)>,
 }
 

@@ -31,11 +31,11 @@ use std::{
     time::Duration,
 };
 
-/// Who commits: the threads of one process need no numbers.
+/// The number of any committer: the threads of one process need none of their own.
 const THREAD: u32 = 1;
 /// Turns of the busy wait for records before the end to be published.
 const SPINS: u32 = 1000;
-/// How long a leader sleeps after that before it looks again: their writer has lost its processor.
+/// Sleep of a leader after that before it looks again: their writer has lost its processor.
 const NAP: Duration = Duration::from_micros(50);
 
 impl Lane {
@@ -163,8 +163,8 @@ impl Lane {
         write_void(self.media(), place.offset(), (lsn, end), log, lag);
     }
 
-    /// What of the log is to be committed, with where its segments lie, and where that ends: all
-    /// that is sealed, and of the open segment what is `filled`.
+    /// The parts of the log that are to be committed, with the places of their segments, and their
+    /// end: all that is sealed, and the `filled` part of the open segment.
     fn parts_below(&self, filled: Option<Range<Lsn>>) -> Result<(Vec<LogPart>, Lsn), AppendError> {
         // A segment that is being sealed is so when this is locked.
         let control = self.control.lock();

@@ -125,7 +125,7 @@ pub(crate) fn recover(
     }
 }
 
-/// What the pool holds for a lane: its state, and the windows of its segments.
+/// A lane's parts in the pool: its state, and the windows of its segments.
 struct LaneSegments<'a> {
     state: &'a LaneState,
     windows: &'a [Arc<SegmentWindow>],
@@ -137,7 +137,7 @@ struct WalkedLane {
     segments: Vec<LiveSegment>,
     /// Of the last record.
     epoch: u32,
-    /// What stands at the end, in words.
+    /// The finding at the end, in words.
     found: String,
     /// Slots of segments that begin behind the end.
     left_over: Vec<usize>,

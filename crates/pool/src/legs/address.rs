@@ -14,7 +14,7 @@ use std::{
 const PORT: u16 = 10809;
 /// The longest name of an export (NBD's own limit).
 const EXPORT_MAX: usize = 4096;
-/// What is to be given for TLS.
+/// The form of an address with TLS.
 const TLS_LOOKS: &str = "nbds://HOST:PORT/EXPORT?tls-certificates=DIR";
 /// And with a pre-shared key.
 const KEY_LOOKS: &str = "nbds://USER@HOST:PORT/EXPORT?tls-psk-file=FILE";
@@ -249,7 +249,7 @@ impl fmt::Display for ExportAddress {
 }
 
 impl LegTls {
-    /// Of what stands behind `?`, and before `@`.
+    /// Parses the parts behind `?`, and before `@`.
     fn parse(host: &str, user: Option<&str>, query: &str) -> Result<Self, String> {
         let (mut directory, mut hostname, mut key_file) = (None, None, None);
         for parameter in query.split('&').filter(|it| !it.is_empty()) {
@@ -315,7 +315,7 @@ impl LegTls {
     }
 }
 
-/// Of what stands before the first slash.
+/// Parses the part before the first slash.
 fn host_and_port(place: &str) -> Option<(&str, u16)> {
     let (host, port) = match place.strip_prefix('[') {
         Some(rest) => {

@@ -98,7 +98,7 @@ fn begin(address: &LegAddress, insecure: bool) -> io::Result<(Arc<LegLink>, Vec<
     answer
 }
 
-/// What a leg says, if it is this pool's.
+/// A leg's answer, if it is this pool's.
 fn believed(
     file: &LegsFile,
     link: &LegLink,

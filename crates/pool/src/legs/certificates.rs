@@ -75,7 +75,7 @@ impl Certificates {
     }
 }
 
-/// Who is believed.
+/// The authorities that are believed.
 fn verifier(
     directory: &Path,
     provider: &Arc<rustls::crypto::CryptoProvider>,
@@ -108,7 +108,7 @@ fn verifier(
         .map_err(|e| format!("{} cannot be used: {e}", revoked.display()))
 }
 
-/// Who this machine is, if servers are to be told.
+/// This machine's own certificate, if servers are to get one.
 fn own(
     directory: &Path,
 ) -> Result<Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>, String> {

@@ -50,7 +50,7 @@ pub(super) enum DiskAct {
 pub(super) struct DiskLeg {
     path: PathBuf,
     file: Mutex<LegFile>,
-    /// Where requests wait; none before there is a thread, and once it is over.
+    /// The queue of requests; none before there is a thread, and once it is over.
     queue: Mutex<Option<Sender<DiskRequest>>>,
 }
 

@@ -46,7 +46,7 @@ use uuid::Uuid;
 /// Time that a leg is left alone once it can be reached again: requests that were under way are
 /// over then.
 pub(super) const QUIET: Duration = Duration::from_secs(1);
-/// How often it is told.
+/// The number of times that it is told.
 const ANNOUNCED_MAX: usize = 3;
 
 /// See the module's head.

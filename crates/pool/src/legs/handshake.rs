@@ -23,7 +23,7 @@ const SEND_FUA: u16 = 8;
 /// A reply to an option is no longer than this, and there are no more of them.
 const REPLY_MAX: u32 = 64 << 10;
 const REPLIES_MAX: usize = 64;
-/// What a server takes at once unless it says more: NBD's own default.
+/// The most that a server takes at once unless it says more: NBD's own default.
 const PAYLOAD: u32 = 32 << 20;
 /// Requests are made of whole pages.
 const PAGE: u32 = 4096;

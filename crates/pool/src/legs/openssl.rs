@@ -10,7 +10,7 @@ use std::{
     sync::OnceLock,
 };
 
-/// What it is called, by its two stable ABIs, the newest first.
+/// The library's names, by its two stable ABIs, the newest first.
 const NAMES: [&str; 2] = ["libssl.so.3", "libssl.so.1.1"];
 /// `OPENSSL_INIT_NO_ATEXIT`: threads may have a connection while this process ends.
 const NO_ATEXIT: u64 = 0x0008_0000;
@@ -131,7 +131,7 @@ impl OpenSsl {
         }
     }
 
-    /// What went wrong in the last call, in its own words.
+    /// The error of the last call, in its own words.
     fn last_error(&self) -> String {
         let mut text = [0_u8; 256];
         // SAFETY: it writes no more than it is given, with a zero at the end.

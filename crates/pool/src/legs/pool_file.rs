@@ -17,7 +17,7 @@ use super::{address::LegAddress, mask::LEGS_MAX};
 use std::{fmt, fs::File, io, os::unix::fs::FileExt, path::Path};
 use uuid::Uuid;
 
-/// With what it begins.
+/// Its first bytes.
 const FIRST: &str = "forebay-legs ";
 const VERSION: &str = "1";
 /// It is no larger.
@@ -39,7 +39,7 @@ pub(crate) struct LegsFile {
     pub(crate) least: Option<u64>,
 }
 
-/// With what the line of it begins.
+/// The first bytes of its line.
 const LEAST: &str = "\nleast ";
 const DIGITS: usize = 20;
 

@@ -93,7 +93,7 @@ impl LegRecord {
         bytes
     }
 
-    /// What a slot says of leg number `leg`; none if it is torn, or anything else.
+    /// The record of leg number `leg` in a slot; none if it is torn, or anything else.
     fn decode(slot: &[u8], leg: usize) -> Option<Self> {
         let bytes: &[u8; BYTES] = slot.get(..BYTES)?.try_into().ok()?;
         let mut zeroed = *bytes;

@@ -19,7 +19,7 @@ use rustls::{
 };
 use std::io::{self, IoSlice, Read, Write};
 
-/// How many encrypted bytes are taken from a socket at once.
+/// Encrypted bytes that are taken from a socket at once.
 const AT_ONCE: usize = 64 << 10;
 
 /// A stream of either kind.
@@ -216,7 +216,7 @@ enum TlsConnection {
 /// See the module's head.
 pub(super) struct TlsSession {
     connection: Mutex<TlsConnection>,
-    /// What came and is still encrypted. Who reads holds it, and there is one who reads.
+    /// Received bytes that are still encrypted. Who reads holds it, and there is one who reads.
     received: Mutex<ReceivedBytes>,
 }
 
@@ -264,7 +264,7 @@ impl TlsConnection {
         Ok(())
     }
 
-    /// What there is to read: nothing, if a whole record has to come first.
+    /// The bytes that there are to read: none, if a whole record has to come first.
     fn read(&mut self, to: &mut [u8]) -> io::Result<Option<usize>> {
         match self {
             Self::Certificates(connection) => match connection.reader().read(to) {

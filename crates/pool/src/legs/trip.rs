@@ -10,7 +10,7 @@ use std::{
 /// It is asked so often, and for so long, at most.
 const TIMES: usize = 200;
 const LIMIT: Duration = Duration::from_secs(1);
-/// What is not counted: the first ones find nothing warm.
+/// Trips that are not counted: the first ones find nothing warm.
 const FIRST: usize = 5;
 
 /// The time of asking an export for a page. A commit to a leg takes as long: it sends what this

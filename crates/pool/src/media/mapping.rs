@@ -42,7 +42,7 @@ pub(super) struct SharedMapping {
     base: NonNull<u8>,
     bytes: usize,
     persist: Persist,
-    /// Who has mapped it: it is not there in a forked child.
+    /// The process that has mapped it: it is not there in a forked child.
     process: ProcessMark,
     /// A devdax device.
     device: bool,

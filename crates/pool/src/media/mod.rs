@@ -391,9 +391,9 @@ pub trait Media: Send + Sync + 'static {
     }
 }
 
-/// What the pool's own modules may do, whose protocol is what the medium's methods ask for. A line
-/// has one writer at a time and no reader (`window`). A segment that changes hands has one owner at
-/// a time (the pool's lock). What is written back is published, and never written again.
+/// Calls of the pool's own modules, whose protocol is the one that the medium's methods ask for. A
+/// line has one writer at a time and no reader (`window`). A segment that changes hands has one
+/// owner at a time (the pool's lock). What is written back is published, and never written again.
 #[expect(unsafe_code, reason = "the pool's protocol is the promise")]
 impl dyn Media + '_ {
     /// [`stream`](Media::stream), all of `parts`.

@@ -24,7 +24,7 @@ use std::{
 
 /// Posts: two commits of each lane, and of each thread of a member no more.
 const POSTS: usize = 128;
-/// How long to sleep before looking whether the owner is gone.
+/// Sleep before looking if the owner is gone.
 const LOOK: Duration = Duration::from_millis(20);
 /// A post that no member frees for so long is a dead one's.
 const LEFT: Duration = Duration::from_secs(30);
@@ -57,8 +57,8 @@ struct Post {
     bytes: AtomicU64,
     /// An errno, or 0.
     result: AtomicI32,
-    /// What the owner wrote: a member that was stopped right before it posted may have noted
-    /// another range than the one that has the post by then.
+    /// The range that the owner wrote: a member that was stopped right before it posted may have
+    /// noted another range than the one that has the post by then.
     written_offset: AtomicU64,
     written_bytes: AtomicU64,
     /// Counts results: the member sleeps on it.

@@ -27,7 +27,7 @@ const PAGE: usize = crate::format::layout::PAGE as usize;
 
 /// Numbers given out so far: inherited, so that a child's is new.
 static GIVEN: AtomicU64 = AtomicU64::new(0);
-/// Where the process's number is; 0 in a child that has none yet.
+/// The place of the process's number; 0 in a child that has none yet.
 static NUMBER: OnceLock<&'static AtomicU64> = OnceLock::new();
 /// It, before Linux 4.14, where no page is wiped.
 static HANDLED: AtomicU64 = AtomicU64::new(0);

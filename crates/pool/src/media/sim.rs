@@ -75,7 +75,7 @@ struct SimState {
     base: Vec<u8>,
     events: Vec<SimEvent>,
     recording: bool,
-    /// What a disk has, written by whomever; none for persistent memory.
+    /// A disk's contents, written by whomever; none for persistent memory.
     disk: Option<SimDisk>,
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct SegmentWindow {
     media: Arc<dyn Media>,
     /// The lock of the lane that has the segment.
     _lock: Arc<LockGuard>,
-    /// Where the segment lies in the pool.
+    /// The segment's offset in the pool.
     offset: u64,
     bytes: u64,
     /// First log address it holds, or [`CLOSED`].

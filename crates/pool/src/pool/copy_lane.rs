@@ -34,9 +34,9 @@ use std::{
 };
 use uuid::Uuid;
 
-/// How often it is tried while the owner writes, or is another one.
+/// Tries while the owner writes, or is another one.
 const TRIES: u32 = 100;
-/// How often, one time after the other, tables may be found damaged that are written just now.
+/// Times, one after the other, that tables may be found damaged that are written just now.
 const DAMAGED_TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -51,7 +51,7 @@ struct CopiedSegment {
 pub struct LaneCopy {
     state: LaneState,
     end: Lsn,
-    /// Where its next record, or segment, would be.
+    /// The place of its next record, or segment.
     next: Lsn,
     /// That of its last record.
     last_epoch: u32,
@@ -100,8 +100,8 @@ impl LaneCopy {
 }
 
 impl LaneCopy {
-    /// Where the log goes on although it ends there, and a valid record that proves it: in the last
-    /// segment, or in those `beside` the log.
+    /// The address from which the log goes on although it ends there, and a valid record that
+    /// proves it: in the last segment, or in those `beside` the log.
     fn lost(&self, beside: &[CopiedSegment], owner: Uuid) -> Option<(Lsn, Lsn)> {
         let last = self.segments.last();
         let proof = (last.into_iter().chain(beside))
@@ -222,7 +222,7 @@ impl Pool {
     }
 }
 
-/// What was found of an owner's lane.
+/// An owner's lane, as it was found.
 enum FoundLane {
     Whole(u32, LaneState, Vec<u64>),
     Absent,

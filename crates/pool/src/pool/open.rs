@@ -242,7 +242,7 @@ fn open_media(path: &Path, media: Arc<dyn Media>, access: PoolAccess) -> Result<
     Ok(Pool { core, damage })
 }
 
-/// What the file says, if it is that of a pool on legs.
+/// The contents of the file, if it is that of a pool on legs.
 fn legs_file(path: &Path, file: &fs::File) -> Result<Option<LegsFile>, PoolError> {
     let looking = |e| PoolError::io(path, "looking at the pool", e);
     let found = rustix::fs::fstat(file).map_err(|e| looking(e.into()))?;

@@ -15,7 +15,7 @@ fn acting(owner: u32, mode: u32, user: u32) -> Result<u32, DistrustReason> {
     acting_user(&stat, user)
 }
 
-/// What a process says of itself in this line of its status.
+/// A process's own words in this line of its status.
 fn status(line: &str) -> String {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let found = status.lines().find_map(|found| found.strip_prefix(line));

@@ -18,7 +18,7 @@ use crate::{
 };
 use std::{hint, io, time::Duration};
 
-/// How long the owner waits for a commit of a member.
+/// The owner's wait for a commit of a member.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Turns of the busy wait for records before the end to be published.
 const SPINS: u32 = 1000;
@@ -79,7 +79,7 @@ impl Member {
         &self.state.commits
     }
 
-    /// By what number it commits: not 0.
+    /// The number that it commits by: not 0.
     fn committer(&self) -> u32 {
         committer(self.number())
     }
@@ -233,7 +233,7 @@ impl SharedLane {
     }
 }
 
-/// By what number a member commits: not 0.
+/// The number that a member commits by: not 0.
 fn committer(member: u32) -> u32 {
     member + 1
 }

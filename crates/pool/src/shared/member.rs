@@ -78,7 +78,7 @@ struct ReservedPlace {
     lsn: Lsn,
 }
 
-/// What became of a try to reserve.
+/// The outcome of a try to reserve.
 enum ReserveOutcome {
     Reserved(ReservedPlace),
     /// Another segment than the wanted one is open, or it has no room.

@@ -34,7 +34,7 @@ pub(super) struct WriterCell {
     /// Counts uses of the cell; in the low bits the member's number and one of the two phases, or 0
     /// if it is free.
     state: AtomicU64,
-    /// What it has reserved, once it says so.
+    /// The start of its reservation, once it says so.
     from: AtomicU64,
     to: AtomicU64,
 }
@@ -47,7 +47,7 @@ const USE: u64 = 1 << 24;
 
 const _: () = assert!((super::MEMBERS_MAX as u64) << MEMBER_SHIFT <= USE);
 
-/// Where a segment of the lane lies and what it holds.
+/// The place of a segment of the lane, and its log address.
 #[repr(C)]
 struct SegmentSlot {
     /// Log address of its first byte, or [`NONE`].
@@ -178,7 +178,7 @@ impl SharedState {
     /// A cell for an append of `member`; none if all are taken and the lane is closed.
     pub(super) fn announce(&self, member: u32) -> Option<&WriterCell> {
         thread_local! {
-            /// Where this thread looks first.
+            /// The cell at which this thread looks first.
             static HINT: Cell<usize> = const { Cell::new(usize::MAX) };
         }
         static THREADS: AtomicU32 = AtomicU32::new(0);

@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-/// How often the owner looks at what no member posts.
+/// Interval of the owner's looks at work that no member posts.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The memory that all processes of the pool have.

@@ -59,7 +59,7 @@ pub struct CrashPoint<'a> {
     unit: usize,
     events: &'a [SimEvent],
     point: usize,
-    /// What is there for certain.
+    /// The bytes that are there for certain.
     durable: Vec<u8>,
     /// For each word with stores in flight, by its offset: who stored what, in order.
     in_flight: BTreeMap<u64, Vec<(ThreadId, &'a [u8])>>,

@@ -121,7 +121,7 @@ impl Crew {
         }
     }
 
-    /// Who goes on: chosen from all that can, `stays` first if it can stay.
+    /// Chooses the thread that goes on from all that can, `stays` first if it can stay.
     fn switch(&self, mut table: MutexGuard<'_, Table>, stays: Option<usize>) -> Next {
         let next = match table.failure {
             // All that are left end, one after the other.

@@ -10,7 +10,7 @@ use crate::format::record::Lsn;
 
 /// More steps than this are no progress.
 const STEPS_MAX: usize = 5_000;
-/// What a thread has done here since its step before can be seen by no other that lives, but by a
+/// Steps of a thread since its step before that can be seen by no other that lives, but by a
 /// recovery: to stand still here is to stand still there.
 const UNSEEN: [&str; 4] = [
     "media:stored",
@@ -63,7 +63,7 @@ pub(super) struct Table {
     /// Threads that died and are not mourned yet: the owner takes them.
     pub(super) graves: Vec<u32>,
     left: Bounds,
-    /// Where the mark stood when each thread waited for it last.
+    /// The mark's place when each thread waited for it last.
     looked: Vec<Option<Lsn>>,
     rescues: u32,
     trace: Vec<(usize, &'static str)>,
