@@ -92,8 +92,8 @@ struct TableEntry {
     ino: AtomicU64,
     /// 1 if it is absorbed, 0 if the entry is free.
     present: AtomicU64,
-    /// When the file was made, ns since 1970; 0 if that is not known. Its inode may be another's
-    /// after the run's end.
+    /// Time at which the file was made, ns since 1970; 0 if that is not known. Its inode may be
+    /// another's after the run's end.
     born: AtomicU64,
     /// A process of the run: the one that opened it first.
     pid: AtomicU32,

@@ -18,7 +18,7 @@ use std::{
 
 /// Bytes of the request at most: a path's are numbers in it.
 const MESSAGE_MAX: usize = 64 << 10;
-/// How long each step may take: afterwards the program is executed without an agent.
+/// The longest time of each step: afterwards the program is executed without an agent.
 const STEP_WAIT: Duration = Duration::from_secs(10);
 
 /// Asks for an agent for the program at this path, by the environment's address of the run. The

@@ -192,7 +192,7 @@ pub(crate) fn look_by_handle(identity: &[u8], paths: &[&Path]) -> Option<OwnedFd
     ask_by_handle(identity, paths).ok()
 }
 
-/// What asking for a handle says.
+/// The answer to asking for a handle.
 enum NotThere {
     /// This file system has no such file: it is in no directory any more, and open nowhere.
     On(u64),

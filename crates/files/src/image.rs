@@ -108,7 +108,7 @@ pub(crate) fn is_zero(file: &File, mut range: Range<u64>) -> io::Result<bool> {
     Ok(true)
 }
 
-/// What is in a range of a file after all changes.
+/// The contents of a range of a file after all changes.
 enum RangeContent<'a> {
     Bytes(&'a [u8]),
     /// If the file is so large.

@@ -30,7 +30,7 @@ const SYNCING: &str = "0000000001";
 pub(crate) const BEAT: Duration = Duration::from_secs(1);
 /// A replay that was cut changed files for no longer than this after it last said that it goes on.
 const BEAT_MAX: Duration = Duration::from_secs(5);
-/// In which times are said; longer than the tick of the clock that files get their times from.
+/// The unit of times in labels; longer than the tick of the clock that files get their times from.
 const HUNDREDTH: Duration = Duration::from_millis(10);
 /// A replay's wait to be told apart: past the hundredth of a file's time, with the clock a tick
 /// behind.
@@ -141,12 +141,12 @@ pub(crate) fn is_told_apart(changed: Duration, now: Duration) -> bool {
     !(to_hundredth(now)..=now + HUNDREDTH).contains(&changed)
 }
 
-/// When the hundredth of a second that `time` is in began: a replay says so that it began.
+/// Start of the hundredth of a second that `time` is in: a replay says so that it began.
 fn to_hundredth(time: Duration) -> Duration {
     time - Duration::from_nanos(u64::from(time.subsec_nanos() % HUNDREDTH.subsec_nanos()))
 }
 
-/// How many whole hundredths of a second this is.
+/// The number of whole hundredths of a second in this.
 fn hundredths(time: Duration) -> u32 {
     u32::try_from(time.as_millis() / HUNDREDTH.as_millis()).unwrap_or(u32::MAX)
 }
@@ -211,7 +211,7 @@ pub(crate) fn parse(label: &str) -> Option<(LabelMark, &str)> {
     Some((mark, whose))
 }
 
-/// When a replay began, and how long it lasted. `None` if the label does not say so.
+/// Start of a replay, and its duration. `None` if the label does not say so.
 fn parse_times(text: &str) -> Option<(Duration, Duration)> {
     let (begun, lasts) = text.split_once('+')?;
     let (seconds, part) = begun.split_once('.')?;

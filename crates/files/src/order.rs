@@ -279,7 +279,7 @@ fn has_jbd2(device: u64) -> bool {
     })
 }
 
-/// What is mounted of this device: type, source and options.
+/// The mount of this device: type, source and options.
 fn mount_of(device: u64) -> Option<String> {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let number = format!("{major}:{minor}");

@@ -18,7 +18,8 @@ use std::{
     time::Duration,
 };
 
-/// Who only looks into a lane has it for a moment: so often, and so long, it is waited for.
+/// A process that only looks into a lane has it for a moment: so often, and so long, it is waited
+/// for.
 const LOOKS: u32 = 5;
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -161,16 +162,16 @@ fn look_again(mut look: impl FnMut() -> LaneCheck) -> LaneCheck {
     look()
 }
 
-/// What a lane names a file with: the boot, and the mount if it is known.
+/// The marks by which a lane names a file: the boot, and the mount if it is known.
 type BootMount = ([u8; 16], Option<u64>);
 
-/// What the records of a lane say of one file.
+/// A lane's records of one file.
 #[derive(Default)]
 struct FileRecords {
     /// By number, if it is this file.
     numbers: HashMap<u32, Option<BootMount>>,
     waiting: Option<PendingRecords>,
-    /// What is wrong with a record.
+    /// The fault of a record.
     wrong: Option<String>,
 }
 

@@ -26,7 +26,7 @@ pub(crate) fn is_gone(id: u32) -> bool {
     has_ended(id).unwrap_or_else(|e| e.kind() == ErrorKind::NotFound && is_unknown())
 }
 
-/// Whether it has ended and is only not waited for.
+/// True if it has ended and is only not waited for.
 fn has_ended(id: u32) -> std::io::Result<bool> {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat"))?;
     // Behind the name, which may have any characters.

@@ -210,7 +210,7 @@ impl Elf {
     /// The way it calls the kernel.
     #[must_use]
     pub fn link_kind(&self) -> LinkKind {
-        /// How the names of the GNU C library's loaders begin, whatever directory they are in.
+        /// First part of the names of the GNU C library's loaders, whatever directory they are in.
         const GNU: [&[u8]; 4] = [b"ld-linux", b"ld-lsb", b"ld-2.", b"ld.so"];
         let Some(loader) = &self.loader else {
             return match self.go {

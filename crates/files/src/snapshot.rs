@@ -9,8 +9,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What the name of a copy ends with while a supervisor writes it, which a test can hold up there,
-/// and while a member does.
+/// The ending of a copy's name while a supervisor writes it, which a test can hold up there, and
+/// while a member does.
 const OF_SUPERVISOR: &str = ".partial";
 const OF_MEMBER: &str = ".settled";
 

@@ -25,7 +25,7 @@ pub(super) struct IndexHeads([AtomicU32; CHAINS]);
 /// Value of [`TablePage::changes`] while chains are changed; every odd number means that.
 pub(super) const CHANGING: u64 = 1;
 
-/// What something has written over leads to no end.
+/// A chain that something has written over has no end.
 struct EndlessChain;
 
 /// The chain of a file.

@@ -34,7 +34,7 @@ pub(crate) fn of_users(directory: &Path, is_wanted: impl Fn(u32) -> bool) -> Vec
     found.collect()
 }
 
-/// What is named as a table is.
+/// The directory's entries that are named as tables are.
 fn named(directory: &Path) -> impl Iterator<Item = DirEntry> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter(|entry| {

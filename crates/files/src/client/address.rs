@@ -14,9 +14,9 @@ use std::{
 };
 use uuid::Uuid;
 
-/// How long the supervisor may take to hear something that has no answer.
+/// The longest time of a message to the supervisor that has no answer.
 const TELL_WAIT: Duration = Duration::from_secs(2);
-/// How long the supervisor may take to have a file let go of, asked by a signal handler.
+/// The longest time of the supervisor to have a file let go of, asked by a signal handler.
 const LET_GO_WAIT: Duration = Duration::from_secs(15);
 /// Attempts to be welcomed by a supervisor that has too many connections.
 const WELCOME_ATTEMPTS: u32 = 500;

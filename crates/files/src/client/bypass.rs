@@ -41,9 +41,9 @@ use std::{
     time::Duration,
 };
 
-/// How long to try to be heard by a supervisor that lives.
+/// Time to try to be heard by a supervisor that lives.
 const HEARD_WAIT: Duration = Duration::from_secs(30);
-/// How long it may take to answer.
+/// The longest time of its answer.
 const ANSWER_WAIT: Duration = Duration::from_secs(15);
 /// Time between two attempts.
 const AGAIN: Duration = Duration::from_millis(20);

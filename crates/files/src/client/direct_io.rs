@@ -92,7 +92,7 @@ pub fn is_direct(fd: c_int) -> bool {
     fd_table::entry(fd).is_some_and(|entry| entry.alignment() != [1, 1])
 }
 
-/// Whether places are aligned, each with its address and bytes. Without any byte, and where there
+/// True if places are aligned, each with its address and bytes. Without any byte, and where there
 /// is no memory, it is the kernel's to say what it does.
 fn fit(
     [offset, memory]: [u64; 2],
@@ -111,7 +111,7 @@ fn fit(
     is_aligned || !any
 }
 
-/// Where a write goes.
+/// The place of a write.
 fn position(fd: BorrowedFd<'_>, entry: FdEntry, offset: Option<u64>) -> Result<u64, Errno> {
     match offset {
         _ if entry.append() => Ok(sys::stat_of(fd)?.st_size.unsigned_abs()),

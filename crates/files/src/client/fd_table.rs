@@ -39,7 +39,7 @@ const HIDDEN: [(u32, c_int); 3] = [
 /// The one of them that it may take back.
 const DIRECT: u32 = 1 << 21;
 
-/// Where the exponents stand of what offsets and lengths, and addresses, are aligned to.
+/// Bits of the exponents that offsets and lengths, and addresses, are aligned to.
 const ALIGNED: [u32; 2] = [23, 27];
 /// The largest.
 const ALIGNED_MAX: u32 = 15;
@@ -191,7 +191,7 @@ fn is_childs_own(fd: c_int, entry: FdEntry) -> bool {
     session::there().is_some_and(|session| key != Some(session.page.files[number].key()))
 }
 
-/// Whether anything can be noted of `fd`.
+/// True if anything can be noted of `fd`.
 fn has_place_for(fd: c_int) -> bool {
     usize::try_from(fd).is_ok_and(|fd| fd < DESCRIPTORS)
 }

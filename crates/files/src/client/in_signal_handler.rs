@@ -34,9 +34,9 @@ use std::{
     time::Duration,
 };
 
-/// How long the supervisor may take to have a file let go of.
+/// The longest time of the supervisor to have a file let go of.
 const LET_GO_WAIT: Duration = Duration::from_secs(15);
-/// How often to look whether another thread retired the file.
+/// Interval of looks if another thread retired the file.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// Opens a file plainly. If it is absorbed, here or elsewhere, it is so no longer when this

@@ -11,7 +11,7 @@ use std::ops::Range;
 pub(super) struct LastWriteCache {
     /// Of the first block, as far as the lane has not got it.
     first: Vec<u8>,
-    /// Of what is behind the first block.
+    /// Bytes behind the first block.
     last: Vec<u8>,
 }
 
@@ -122,8 +122,8 @@ mod tests {
         }
     }
 
-    /// What is logged of each write in turn, at the file's beginning, and the file as a replay of
-    /// that makes it. Processes write in turn.
+    /// The bytes logged of each write in turn, at the file's beginning, and the file as a replay of
+    /// these makes it. Processes write in turn.
     fn replayed(writes: &[(u64, Vec<u8>)]) -> (Vec<usize>, Vec<u8>) {
         let (page, _) = SharedPage::new("forebay-test", PART).unwrap();
         let place = KnownPlace::of(&page);

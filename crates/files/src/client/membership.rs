@@ -107,7 +107,7 @@ fn standing() -> RunStanding {
     RunStanding::ALL[usize::from(STANDING.load(Acquire))]
 }
 
-/// What it was.
+/// Changes the standing, and gives the earlier one.
 fn change(to: impl Fn(RunStanding) -> RunStanding) -> RunStanding {
     let of = |word: u8| RunStanding::ALL[usize::from(word)];
     let next = |word| Some(to(of(word)) as u8);
@@ -188,7 +188,7 @@ pub(super) fn has_inherited() -> bool {
     INHERITED.load(Relaxed)
 }
 
-/// Why files that the profile names stay plain in this process, for status.
+/// The reason that files which the profile names stay plain in this process, for status.
 static PLAIN_FOR: OnceLock<String> = OnceLock::new();
 
 /// Files that the profile names stay plain in this process: the first reason is the one.

@@ -295,8 +295,8 @@ impl LosingName {
         Ok(Self { session, named })
     }
 
-    /// What became of it says the file alone: the kernel may have refused, or another process may
-    /// have given it another name meanwhile.
+    /// The file alone tells the outcome: the kernel may have refused, or another process may have
+    /// given it another name meanwhile.
     fn end(self, name: (c_int, &CStr)) -> Result<(), Errno> {
         let LookedUpFile {
             number,

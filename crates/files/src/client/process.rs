@@ -39,8 +39,8 @@ pub(super) struct ClientProcess {
     pub(super) registry: Mutex<()>,
 }
 
-/// Which of the files that had a number the descriptors in the table are of; 0 for none. A forked
-/// child has its parent's.
+/// The generation of the file, among those that had a number, that the descriptors in the table are
+/// of; 0 for none. A forked child has its parent's.
 static GENERATIONS: [AtomicU32; FILES_MAX] = [const { AtomicU32::new(0) }; FILES_MAX];
 
 /// No number from this one on has been used here.

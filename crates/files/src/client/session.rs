@@ -47,7 +47,7 @@ pub(super) struct MemberSession {
     asking: Mutex<()>,
 }
 
-/// How this process joins the run.
+/// This process's way into the run.
 #[derive(Default)]
 struct RunJoining {
     /// Held by who does it.
@@ -152,7 +152,7 @@ pub(super) fn begin(address: &SupervisorAddress) -> Result<&'static MemberSessio
 
 type OnPool = Box<dyn Fn(Pool) -> Pool + Send + Sync>;
 
-/// What a laboratory makes of the pool.
+/// A laboratory's layer for the pool.
 static ON_POOL: OnceLock<OnPool> = OnceLock::new();
 
 /// Has this process use the pool that `layer` makes of its own ([`Pool::on_layer`]): a laboratory's
@@ -161,7 +161,7 @@ pub fn on_pool(layer: impl Fn(Pool) -> Pool + Send + Sync + 'static) {
     let _ = ON_POOL.set(Box::new(layer));
 }
 
-/// What failed, and what is likely to mend it.
+/// The failure, and a likely remedy.
 fn with_remedy(what: impl Display, errno: Errno) -> String {
     let remedy = match errno {
         Errno::CONNREFUSED => {
@@ -188,7 +188,7 @@ fn of_pool(error: &PoolError) -> String {
     with_remedy(what, sys::errno_of(source))
 }
 
-/// Why a process can be no member that does not see what the run shares.
+/// The reason that a process can be no member which does not see the memory that the run shares.
 const NOT_MAPPED: &str = "the run's shared memory cannot be mapped. Either this process is in a sandbox or container with its own /dev/shm and network namespace: let it \
 share one of them with forebay. Or its memory is limited: raise that limit (ulimit -v)";
 
@@ -464,8 +464,8 @@ fn wait_for_death() {
     }
 }
 
-/// Who waits for the pool's owner waits for nothing: it is gone, or this process has left, or has
-/// become another one, and has other memory where it asked.
+/// A wait for the pool's owner is in vain: it is gone, or this process has left, or has become
+/// another one, and has other memory where it asked.
 fn asks_in_vain() -> bool {
     is_orphan() || there().is_none()
 }

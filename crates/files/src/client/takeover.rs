@@ -111,7 +111,7 @@ fn settle(config: &ClientConfig, table: &TableView, place: &LanePlace) -> TakenO
     }
 }
 
-/// Whether the run's lane is in the pool.
+/// The presence of the run's lane in the pool.
 enum LanePresence {
     Yes(LaneStatus),
     /// It was given back, which a lane is only when nothing is left in it.

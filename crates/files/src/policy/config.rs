@@ -29,7 +29,7 @@ pub struct PolicyConfig {
     profile: BTreeMap<String, ProfileOverride>,
 }
 
-/// What it says about one profile. What is absent is left as it is.
+/// Its part on one profile. What is absent is left as it is.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ProfileOverride {

@@ -60,7 +60,7 @@ fn is_of_process(path: &Path) -> bool {
     places.iter().any(|place| path.starts_with(place))
 }
 
-/// What the kernel would execute for this path, if that is a program for this machine.
+/// The program that the kernel would execute for this path, if it is one for this machine.
 fn program_at(path: &Path) -> Option<(Elf, File)> {
     let mut path: PathBuf = path.to_owned();
     for _ in 0..=SCRIPTS_MAX {

@@ -108,7 +108,7 @@ impl SharedLibrary {
     }
 }
 
-/// What is mapped, and the dynamic section.
+/// The mapped segments, and the dynamic section.
 fn segments(file: &File, header: &[u8]) -> io::Result<(Vec<LoadSegment>, Vec<u8>)> {
     let (table, size, count) = (u64_at(header, 32), u16_at(header, 54), u16_at(header, 56));
     let (mut mapped, mut dynamic) = (Vec::new(), Vec::new());

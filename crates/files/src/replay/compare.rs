@@ -11,7 +11,7 @@ use super::lane_contents::LoggedFile;
 use crate::record::{FileChange, PayloadHead};
 use std::{fs::File, io, os::unix::fs::FileExt};
 
-/// What is read at a time.
+/// Bytes that are read at a time.
 const WINDOW: u64 = 1 << 20;
 /// Bytes of a block that programs write again: the first one, a header; and the last one, when they
 /// add to it.
@@ -44,8 +44,8 @@ pub(super) fn may_be_lost(file: &LoggedFile<'_>, open: &File) -> bool {
     unexplained(file, open, 0, false).is_ok_and(|at| at.is_none())
 }
 
-/// Where the file has, from an offset on, what is neither one of the records' that wrote there nor
-/// zero.
+/// The place at which the file has, from an offset on, neither bytes of the records that wrote
+/// there nor zeros.
 fn unexplained(
     file: &LoggedFile<'_>,
     open: &File,
@@ -188,8 +188,8 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    /// What a file of this content has that is foreign to these writes behind a size, where the
-    /// lane has all writes and where it may lack some.
+    /// The bytes of a file of this content that are foreign to these writes behind a size, if the
+    /// lane has all writes and if it may lack some.
     fn of(
         had: Option<u64>,
         changes: &[(u64, Option<&'static [u8]>)],

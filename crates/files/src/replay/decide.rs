@@ -184,8 +184,8 @@ impl RecoverySituation<'_> {
         Ok(self.differs(file, mount, target))
     }
 
-    /// Where the file is to end, if it has nothing but zeros behind that. Of an append that no
-    /// record has, and no sync acknowledged, the file system may have committed the size and not
+    /// The end that the file is to have, if it has nothing but zeros behind that. Of an append that
+    /// no record has, and no sync acknowledged, the file system may have committed the size and not
     /// the bytes, and programs refuse a log that ends in zeros.
     fn zeros_from(&self, file: &LoggedFile<'_>, target: &TargetFile) -> io::Result<Option<u64>> {
         let is_later = file.changed_later(target.modified, slack(self.on_disk));
@@ -287,7 +287,7 @@ impl RecoverySituation<'_> {
             && compare::may_be_lost(file, &target.file)
     }
 
-    /// What the file holds is the truth.
+    /// The plan to keep the file's bytes as the truth.
     fn keep(&self, file: &LoggedFile<'_>, target: TargetFile) -> FilePlan {
         let why = compare::kept(file, &target.file, target.is_readable, self.on_disk);
         FilePlan::Keep(target, why)

@@ -32,7 +32,7 @@ pub(super) enum FoundFile {
     Missing(Option<Errno>),
 }
 
-/// What a file's handle says of it to a process that may ask. The paths come from the lane: nothing
+/// The answer of a file's handle to a process that may ask. The paths come from the lane: nothing
 /// is opened by them but directories.
 enum ByHandle {
     Nothing,

@@ -287,7 +287,7 @@ pub(super) fn read<'a>(
 #[derive(Default)]
 struct LoggedFiles<'a> {
     all: Vec<LoggedFile<'a>>,
-    /// Where each is, by its identity: a lane may have a hundred thousand.
+    /// The place of each, by its identity: a lane may have a hundred thousand.
     by_identity: HashMap<&'a [u8], usize>,
 }
 

@@ -131,7 +131,7 @@ impl SharedPageLayout {
     }
 }
 
-/// What says of a file that it is being synced.
+/// The mark of a file that it is being synced.
 const SYNCING: u32 = 1;
 
 #[cfg(test)]

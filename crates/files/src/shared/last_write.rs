@@ -31,10 +31,10 @@ const GROUP: usize = 8;
 pub struct LastWrite {
     /// Log address behind its record; 0 if nothing is known.
     end: AtomicU64,
-    /// Where in the file it was.
+    /// Its place in the file.
     from: AtomicU64,
     to: AtomicU64,
-    /// How many of its last bytes are known; 0 until it is known that writes come back.
+    /// The number of its last bytes that are known; 0 until it is known that writes come back.
     known: AtomicU64,
     /// Behind so many words of what is known there are zeros only. A block is mostly written before
     /// it is full, and what is not in it yet need not be fetched from another processor's cache.

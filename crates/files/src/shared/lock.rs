@@ -12,7 +12,7 @@ use std::{
 
 /// A thread may sleep until it is free.
 const WAITED_FOR: u32 = 1 << 31;
-/// How long to sleep before asking again whether it is worth it.
+/// Sleep before asking again if it is worth it.
 const LOOK: Duration = Duration::from_millis(20);
 /// Attempts before sleeping: mostly it is held for as long as a write to the page cache takes.
 const SPINS: u32 = 50;

@@ -112,14 +112,15 @@ pub struct SharedFile {
     /// The size that it had before the write that names it in a segment, plus one; 0 where that is
     /// not known.
     had: AtomicU64,
-    /// Where it ends, as its size said when it was looked at last, and what was logged of it since,
-    /// plus one; 0 where that is not known.
+    /// Its end, by its size at the last look, and the bytes logged of it since, plus one; 0 if that
+    /// is not known.
     ends: AtomicU64,
     /// The latest modification time ahead of the clock that it was seen to have, ns since 1970.
     ahead: AtomicU64,
     /// The order that its syncs keep.
     pub order: FileOrder,
-    /// What was changed and could not be logged, because the supervisor died meanwhile: from, to.
+    /// The range that was changed and could not be logged, because the supervisor died meanwhile:
+    /// from, to.
     newer: [AtomicU64; 2],
     /// Writes absorbed.
     pub writes: AtomicU64,
@@ -301,7 +302,7 @@ impl SharedFile {
 
 /// Numbers whose places get memory at a time, at least.
 pub(crate) const PART: usize = 256;
-/// What the word of a part says whose places have memory.
+/// The word of a part whose places have memory.
 const THERE: u32 = 0x0F0E_BA17;
 
 /// The shared page, but for the files' places.
@@ -340,7 +341,7 @@ pub struct SharedHead {
 #[repr(C)]
 pub struct SharedPageLayout {
     head: SharedHead,
-    /// By what is left of a number: they are more than the logs that are written again at a time.
+    /// By the remainder of a number: they are more than the logs that are written again at a time.
     blocks: [WriteBlock; BLOCKS],
     /// By number.
     pub files: [SharedFile],
@@ -356,9 +357,9 @@ impl Deref for SharedPageLayout {
 
 /// Blocks of what was written last.
 const BLOCKS: usize = 1024;
-/// Where the blocks are.
+/// Offset of the blocks.
 const BLOCKS_AT: usize = size_of::<SharedHead>();
-/// Where the files' places are.
+/// Offset of the files' places.
 const PLACES_AT: usize = BLOCKS_AT + size_of::<[WriteBlock; BLOCKS]>();
 
 /// Bytes of a page with so many places: of the largest file, in memory, that a run makes for itself
@@ -405,8 +406,8 @@ impl SharedPageLayout {
         self.used.store(!used << 32 | used, Release);
     }
 
-    /// How many numbers have been files', as the word for that says; none if a process has written
-    /// over it.
+    /// The count of numbers that have been files', by its word; none if a process has written over
+    /// it.
     fn said_used(&self) -> Option<usize> {
         let word = self.used.load(Acquire);
         let (complement, used) = ((word >> 32) as u32, word as u32);

@@ -4,7 +4,7 @@
 use super::SharedPageLayout;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// What says that the lane is settled, and is nothing that a process has written over the page.
+/// The word for a settled lane, which no process writes over the page by accident.
 const SETTLED: u32 = 0x5E77_1ED1;
 
 /// The turn to settle.

@@ -50,16 +50,16 @@ pub type ChildAgentStarter =
 #[derive(Default)]
 pub(super) struct ChildAgents {
     maker: OnceLock<AgentMaker>,
-    /// Why none can be had.
+    /// The reason that none can be had.
     unserved: OnceLock<String>,
     state: Mutex<AgentCounts>,
 }
 
-/// How a process gets one.
+/// The maker of a process's agent.
 struct AgentMaker {
-    /// By which it asks.
+    /// The command that asks for it.
     command: PathBuf,
-    /// What the agent's environment has beside the supervisor's.
+    /// Variables that the agent's environment has beside the supervisor's.
     environment: Vec<(OsString, OsString)>,
     starter: Box<ChildAgentStarter>,
 }
@@ -67,7 +67,7 @@ struct AgentMaker {
 #[derive(Default)]
 struct AgentCounts {
     living: Vec<ChildAgentStatus>,
-    /// How often in a row a program did not need its agent.
+    /// The number of times in a row that a program did not need its agent.
     unneeded: HashMap<PathBuf, u32>,
     is_full_said: bool,
 }

@@ -12,8 +12,8 @@ use forebay_pool::MonotonicTime;
 use rustix::io::Errno;
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
-/// How long what a dead member had not logged may take to reach the disk, before its file is made
-/// plain.
+/// The longest time that a dead member's unlogged writes may take to reach the disk, before its
+/// file is made plain.
 const UNLOGGED_WAIT: Duration = Duration::from_secs(10);
 
 impl RunState {
@@ -54,10 +54,10 @@ impl RunState {
         }
     }
 
-    /// What a dead member wrote to the file and did not log was acknowledged to no process, but
-    /// others may have read it, and their next sync says that it is durable. So it is synced, with
-    /// all that the lane has, which is released: nothing older is written over it. Its lock's
-    /// waiters wait for that.
+    /// A dead member's unlogged writes to the file were acknowledged to no process, but others may
+    /// have read them, and their next sync says that they are durable. So it is synced, with all
+    /// that the lane has, which is released: nothing older is written over it. Its lock's waiters
+    /// wait for that.
     fn sync_unlogged(&self, shared: &SupervisorState, number: usize) -> Result<(), Errno> {
         let file = &self.page.files[number];
         let open = self.known(number).and_then(|known| known.file.clone());

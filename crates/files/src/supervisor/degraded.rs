@@ -57,7 +57,7 @@ impl DegradedNotices {
 /// A process of the run that has not got the library.
 struct UnreachedProcess {
     pid: u32,
-    /// What it has open to be written to, and a pattern names.
+    /// The file that it has open to be written to, and a pattern names.
     log: Option<PathBuf>,
 }
 
@@ -137,7 +137,7 @@ impl SupervisorState {
         }
     }
 
-    /// Why nothing can be absorbed, if no process of the run has the library.
+    /// The reason that nothing can be absorbed, if no process of the run has the library.
     fn look_at_processes(&self) -> Option<String> {
         if let Some(why) = self.effect.no_agent.get() {
             return Some(format!("no agent can serve the program: {why}"));

@@ -32,7 +32,7 @@ const LOOKED_AT_MAX: usize = 4096;
 pub(super) struct ForgottenFiles {
     /// By their paths, and the pattern that named them when they were registered.
     pub(super) by_path: BTreeMap<(PathBuf, Option<usize>), ForgottenFile>,
-    /// What others had absorbed, of each pattern together.
+    /// The counts of others, of each pattern together.
     rest: BTreeMap<Option<usize>, [u64; 3]>,
 }
 

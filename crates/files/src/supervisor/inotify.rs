@@ -30,7 +30,7 @@ use std::{
 const REST: Duration = Duration::from_millis(50);
 /// And this many times what a look takes.
 const SHARE: u32 = 20;
-/// How often to see whether the supervisor stops.
+/// Interval of looks if the supervisor stops.
 const LOOK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 500_000_000,

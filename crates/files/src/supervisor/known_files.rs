@@ -17,7 +17,7 @@ pub(super) struct KnownFiles {
     by_key: HashMap<FileKey, usize>,
     /// Numbers that are no file's.
     free: usize,
-    /// How many are on each device.
+    /// The number on each device.
     devices: BTreeMap<u64, usize>,
     /// Directories that some of them have open.
     directories: HashMap<FileKey, Weak<File>>,

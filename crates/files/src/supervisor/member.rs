@@ -27,11 +27,11 @@ use std::{
     time::Duration,
 };
 
-/// How long a member's own wish to have a file plain may take: another process may be stopped in
+/// The longest time of a member's own wish to have a file plain: another process may be stopped in
 /// the middle of a write.
 const RETIRE_WAIT: Duration = Duration::from_secs(30);
 
-/// How often to look whether a child that shares a dead member's memory is another program by now.
+/// Interval of looks if a child that shares a dead member's memory is another program by now.
 const CHILD_AGAIN: Duration = Duration::from_millis(10);
 
 /// A process that appends to the run's lane.
@@ -166,8 +166,8 @@ fn until_gone(connection: &OwnedFd, process: Option<&OwnedFd>) {
     }
 }
 
-/// By which the kernel tells that the process is dead, though a child may have its connection
-/// still.
+/// The descriptor by which the kernel tells that the process is dead, though a child may have its
+/// connection still.
 fn process(pid: u32) -> Option<OwnedFd> {
     let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
     rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()

@@ -106,7 +106,7 @@ pub struct SupervisorOptions {
     pub layer: Option<Arc<dyn SyncLayer>>,
 }
 
-/// What all threads of a supervisor share.
+/// State that all threads of a supervisor share.
 struct SupervisorState {
     pool: Pool,
     /// The disks that the pool lies on, if an append to it has to be committed.
@@ -124,11 +124,12 @@ struct SupervisorState {
     over: AtomicBool,
     /// One of them ended, and nothing of it is left to do.
     changed: bell::Bell,
-    /// What is absorbed, for all to see.
+    /// The table of absorbed files, for all to see.
     table: AbsorbedTable,
-    /// What the file systems of the logs may still lack, which all processes of the run count.
+    /// Changes that the file systems of the logs may still lack, which all processes of the run
+    /// count.
     order: OrderFile,
-    /// Where those of other runs are.
+    /// The tables of other runs.
     tables: other_runs::RunTables,
     /// Of programs that the library does not fit.
     child_agents: child_agents::ChildAgents,
@@ -138,12 +139,12 @@ struct SupervisorState {
     watch: watch::Watch,
     /// Files that a pattern names and that stay plain.
     plain: Mutex<Vec<PlainFile>>,
-    /// What was said of a run that absorbs nothing.
+    /// Notices of a run that absorbs nothing.
     effect: degraded::DegradedNotices,
     stopping: AtomicBool,
-    /// Which directories say that this pool may hold something of theirs.
+    /// Directories with a mark that this pool may hold records of their files.
     marks: Marks,
-    /// What is laid for a server that is started without Forebay.
+    /// Guards laid for a server that is started without Forebay.
     guards: guard::LaidGuards,
 }
 

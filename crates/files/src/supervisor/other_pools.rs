@@ -72,13 +72,13 @@ pub(super) fn left_by(
     }
 }
 
-/// Why a lane cannot be looked into.
+/// The reason that a lane cannot be looked into.
 enum UnseenLane {
     Replaced,
     Why(String),
 }
 
-/// What is in the lane of the file, and whether its pool lies on a disk.
+/// The lane's records of the file; true if its pool lies on a disk.
 fn look_at(place: &LanePlace, identity: &[u8]) -> Result<(LaneFinding, bool), UnseenLane> {
     let pool = pending_records::open(&place.path).map_err(UnseenLane::Why)?;
     if pool.uuid() != place.pool {

@@ -131,7 +131,7 @@ pub(super) struct RunState {
     pub(super) is_pool_gone: AtomicBool,
 }
 
-/// When the free numbers are few, more are files': this part of those that are, or [`PART`].
+/// More numbers are files' when the free ones are few: this part of those that are, or [`PART`].
 const MORE_NUMBERS: usize = 8;
 /// Descriptors of the supervisor's for a file: itself, and the directory that has its name, or had
 /// the last one, which all files in it share.
@@ -151,8 +151,9 @@ fn open_many() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current, ..limit });
 }
 
-/// How many places the shared page is to have: a process maps it as a whole, so no more than the
-/// limits let the run have files, and let it be large. The program's own limits may be lower.
+/// The number of places that the shared page is to have: a process maps it as a whole, so no more
+/// than the limits let the run have files, and let it be large. The program's own limits may be
+/// lower.
 fn places_max() -> usize {
     let limit = |resource| getrlimit(resource).current.unwrap_or(u64::MAX);
     let open = usize::try_from(limit(Resource::Nofile)).unwrap_or(usize::MAX);

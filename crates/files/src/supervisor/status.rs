@@ -223,7 +223,7 @@ impl FileStatus {
     }
 }
 
-/// What is said of files, each once, by their paths.
+/// The statuses of files, each once, by their paths.
 #[derive(Default)]
 struct FileList {
     files: Vec<FileStatus>,
@@ -231,7 +231,7 @@ struct FileList {
 }
 
 impl FileList {
-    /// What is said of the file at a path, which begins now if nothing was.
+    /// The status of the file at a path, which begins now if there was none.
     fn of_path(&mut self, path: &Path) -> &mut FileStatus {
         let at = self.places.get(path).copied();
         let at = at.unwrap_or_else(|| {

@@ -23,7 +23,7 @@ const PAGE: usize = 4096;
 /// Before there is a page.
 static NOT_YET: AtomicI32 = AtomicI32::new(-1);
 
-/// Where the process is that the library was started in, or forked to: in a page that the kernel
+/// The mark of the process that the library was started in, or forked to: in a page that the kernel
 /// wipes in a forked child.
 static MARK: AtomicPtr<AtomicI32> = AtomicPtr::new((&raw const NOT_YET).cast_mut());
 
