@@ -54,7 +54,7 @@ impl DiskLoss {
     }
 }
 
-/// Where the kernel says it.
+/// The kernel's directories.
 struct KernelView<'a> {
     blocks: &'a Path,
     drbd: &'a Path,
@@ -188,7 +188,7 @@ impl SeenDevice<'_> {
         })
     }
 
-    /// What another machine serves.
+    /// The loss of a disk that another machine serves.
     fn served(&self) -> Option<DiskLoss> {
         if numbered(self.disk, "nbd").is_some() {
             let told = "a network block device: only its server's administrator knows the losses it survives (nbdkit memory: not the server's restart)";
@@ -224,7 +224,8 @@ impl SeenDevice<'_> {
         ))
     }
 
-    /// How an NVMe controller is reached; with native multipath the subsystem has the controllers.
+    /// The transport of an NVMe controller; with native multipath the subsystem has the
+    /// controllers.
     fn transport(&self) -> Option<String> {
         let device = self.at.join("device");
         let own = self.read("device/transport");
@@ -307,7 +308,7 @@ impl SeenDevice<'_> {
     }
 }
 
-/// What follows a kind in a device's name, if that is its number.
+/// The text behind a kind in a device's name, if that is its number.
 fn numbered<'a>(name: &'a str, kind: &str) -> Option<&'a str> {
     let number = name.strip_prefix(kind)?;
     let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());

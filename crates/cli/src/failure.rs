@@ -102,7 +102,7 @@ impl From<PoolError> for Failure {
     }
 }
 
-/// What to do about a pool that this user may not open.
+/// The remedy for a pool that this user may not open.
 fn who_may(pool: &Path) -> String {
     let this = SystemUser::numbered(rustix::process::geteuid().as_raw()).name;
     let shown = pool.display();

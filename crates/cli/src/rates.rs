@@ -40,7 +40,7 @@ pub fn quantile(took: &DurationHistogram, share: f64) -> (Option<f64>, bool) {
     }
 }
 
-/// What a run has counted so far.
+/// A run's counts so far.
 struct RunCounts {
     writes: u64,
     bytes: u64,

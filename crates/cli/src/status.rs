@@ -135,7 +135,7 @@ enum RunReport<'a> {
     Waiting { waiting: &'a WaitingPool },
 }
 
-/// What a run did since the look `before`, if it was there.
+/// The rates of a run since the look `before`, if it was there.
 fn rates(now: &SupervisorStatus, before: &[SupervisorStatus]) -> Option<RunRates> {
     (before.iter()).find_map(|before| RunRates::between(before, now))
 }

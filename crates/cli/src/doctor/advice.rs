@@ -27,7 +27,7 @@ pub fn advise(report: &DoctorReport) -> Vec<String> {
     advice
 }
 
-/// Where a pool can lie.
+/// Places for a pool.
 fn memory(report: &DoctorReport) -> Vec<String> {
     let pm = &report.persistent_memory;
     let mounted = pm
@@ -70,7 +70,7 @@ fn memory(report: &DoctorReport) -> Vec<String> {
     ]
 }
 
-/// What the directory is good for.
+/// The directory's worth.
 fn disk(report: &DoctorReport) -> Vec<String> {
     let directory = &report.directory;
     if directory.in_memory {

@@ -206,7 +206,7 @@ impl CandidatePlace {
 }
 
 impl PoolCandidates {
-    /// Where the data's directory gives no figure that others could be compared with.
+    /// The result if the data's directory gives no figure that others could be compared with.
     fn without(beside: &[PathBuf], why: &str) -> Self {
         let why = format!("the data's directory {why}");
         let named = beside.iter();

@@ -27,7 +27,8 @@ struct DirectoryReport {
     /// The guards there: a database without Forebay refuses to start.
     guards: Vec<DirectoryGuard>,
     flash: Vec<GuardingCache>,
-    /// Where it cannot be told whether a flash cache has newer pages, and why, in words.
+    /// Directories of which it cannot be told if a flash cache has newer pages, and the reason, in
+    /// words.
     flash_unknown: Vec<String>,
 }
 
@@ -37,7 +38,7 @@ struct RunningProgram {
     #[serde(serialize_with = "forebay_files::readable")]
     pool: PathBuf,
     program: String,
-    /// Who sees its calls, and why.
+    /// The front end that sees its calls, and the reason.
     front_end: RunFrontEnd,
     front_end_reason: String,
     child_agents: Vec<ChildAgentStatus>,

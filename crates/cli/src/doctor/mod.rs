@@ -99,7 +99,7 @@ pub fn is_same_disk(one: &Path, other: &Path) -> Option<bool> {
     }
 }
 
-/// How much is written to know the directory's disk.
+/// The effort of measuring the directory's disk.
 const EFFORT: Effort = Effort::SHORT;
 
 impl Doctor {
@@ -171,7 +171,7 @@ impl Doctor {
     }
 }
 
-/// Why nothing was measured; of a full disk, how much room a measurement needs.
+/// The reason that nothing was measured; of a full disk, the room that a measurement needs.
 fn told(error: &ProbeError) -> String {
     match error.source.kind() {
         ErrorKind::StorageFull => format!(

@@ -107,7 +107,7 @@ pub fn human(report: &DoctorReport) -> String {
     text
 }
 
-/// Where a pool on a disk could lie, a line each.
+/// Places for a pool on a disk, a line each.
 fn places(found: &candidates::PoolCandidates, data: &Path) -> String {
     if found.sync_us.is_none() && found.unmeasured.is_empty() {
         return String::new();

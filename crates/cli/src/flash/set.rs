@@ -34,11 +34,11 @@ pub struct Set {
 struct SettingsReport {
     #[serde(serialize_with = "forebay_files::readable")]
     flash: PathBuf,
-    /// What is kept from now on.
+    /// The settings kept from now on.
     settings: Settings,
     /// True if a server runs with it and does as it was told; false if the next one will.
     in_force: bool,
-    /// What is in force in that server, the defaults too.
+    /// The settings in force in that server, the defaults too.
     #[serde(skip_serializing_if = "Option::is_none")]
     running: Option<Settings>,
 }

@@ -194,7 +194,7 @@ fn name_of_process(pid: u32) -> String {
     name.strip_suffix(" (deleted)").unwrap_or(&name).to_owned()
 }
 
-/// What `forebay run` absorbs of a program of this name, without further options.
+/// The files that `forebay run` absorbs of a program of this name, without further options.
 fn absorbed_today(name: &str) -> Result<AbsorbPolicy, Failure> {
     Ok(policy::choose(PolicyRequest {
         programs: &[OsStr::new(name)],

@@ -29,7 +29,7 @@ pub struct LearnReport {
     /// Of these, what copies to a pool could take the place of.
     gaining_syncs: u64,
     gaining_seconds: f64,
-    /// What these would take with pools on this machine.
+    /// The price of these with pools on this machine.
     pools: Vec<PoolPrice>,
     files: Vec<LearnedFiles>,
     whole_file_system_syncs: u64,

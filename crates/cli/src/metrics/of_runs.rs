@@ -50,7 +50,7 @@ const MACHINE: FamilyTable<FoundRuns> = FamilyTable {
     ],
 };
 
-/// Which runs there are.
+/// The runs that there are.
 const INFO: FamilyTable<()> = FamilyTable {
     labels: &["program", "pid", "pool", "persistence", "front_end"],
     rows: &[FamilyRow::new(

@@ -99,7 +99,7 @@ const STORE: FamilyTable<Stats> = FamilyTable {
     ],
 };
 
-/// Of what its writers waited for.
+/// Waits of its writers.
 const WAITS: FamilyTable<WaitStats> = FamilyTable {
     labels: &["store", "reason"],
     rows: &[

@@ -46,16 +46,16 @@ pub struct MetricsListener {
     address: SocketAddr,
 }
 
-/// What is served, or nothing: then it has no text.
+/// The served text, or an error: then there is none.
 type ScrapeText = Result<Arc<str>, fmt::Error>;
 
 type ReadFigures = Box<dyn Fn() -> MetricsSnapshot + Send + Sync>;
 
-/// What the threads share.
+/// State that the threads share.
 struct MetricsSource {
     listener: TcpListener,
     read: ReadFigures,
-    /// What was read last, and when, in both formats.
+    /// The last reading, and its time, in both formats.
     last: Mutex<Option<(Instant, [ScrapeText; 2])>>,
     connections: AtomicUsize,
     ends: AtomicBool,

@@ -32,7 +32,7 @@ use std::{
 
 /// Signals that end it.
 const ENDING: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
-/// How often progress is looked at.
+/// Interval of looks at the progress.
 const LOOK: Duration = Duration::from_millis(100);
 /// It is tried to remove what grows still this often.
 const ATTEMPTS: usize = 100;

@@ -36,7 +36,7 @@ struct RecoveredPool {
     lanes: Vec<LaneReport>,
 }
 
-/// What was found in the directories.
+/// The pools found in the directories.
 struct FoundPools<'a> {
     directories: &'a [PathBuf],
     marks: Vec<MarkedDirectory>,
@@ -143,7 +143,7 @@ pub fn bring_home(directories: &[PathBuf], lift: bool) -> Result<PoolsReport, Fa
     Ok(report)
 }
 
-/// What is to be done with a pool that was not opened.
+/// The next step with a pool that was not opened.
 fn advice(pool: &Path, unopened: &UnopenedPool) -> String {
     let remedy = match unopened.is_gone {
         true => "Bring it back; if it is gone for good, --lift",

@@ -133,7 +133,7 @@ pub fn running(status: &SupervisorStatus) -> String {
     text
 }
 
-/// What a file absorbed in all processes together.
+/// A file's absorbed writes in all processes together.
 #[derive(Default)]
 struct FileSum {
     is_plain: bool,
@@ -249,7 +249,7 @@ fn plain(files: &[PlainFile]) -> String {
     table.render() + if rest > 0 { &more } else { "" }
 }
 
-/// What was done behind.
+/// The syncs behind.
 fn syncs(lane: &RunLaneStatus) -> String {
     let (real, seconds, waits) = (lane.real_syncs, lane.real_sync_seconds, lane.waits);
     let mut text = String::new();
@@ -337,8 +337,8 @@ fn lane(report: &LaneReport) -> Vec<String> {
     std::iter::once(head).chain(refused).collect()
 }
 
-/// What was synced: each file that was found was compared with what the pool had of it, and its
-/// line says how one differs.
+/// The line on synced files: each file that was found was compared with the pool's records of it,
+/// and its line says how one differs.
 fn synced(report: &LaneReport, held: &str) -> String {
     let count = |is: fn(&FileReport) -> bool| report.files.iter().filter(|file| is(file)).count();
     let (kept, missing, all) = (

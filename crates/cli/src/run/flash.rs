@@ -47,7 +47,7 @@ pub struct FlashOptions {
 /// The flash cache of a run.
 pub struct RunCache {
     path: PathBuf,
-    /// What is run.
+    /// The program that is run.
     program: PathBuf,
     /// The run, to `forebay status`.
     run: Uuid,

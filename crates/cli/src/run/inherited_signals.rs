@@ -19,7 +19,7 @@ use std::{
 /// Those that are ignored here.
 const IGNORED: [Signal; 3] = [Signal::SIGPIPE, Signal::SIGIO, Signal::SIGXFSZ];
 
-/// Which of them the caller ignored.
+/// Those of them that the caller ignored.
 static INHERITED: [AtomicBool; IGNORED.len()] = [const { AtomicBool::new(false) }; IGNORED.len()];
 
 #[used]

@@ -68,7 +68,7 @@ const EXAMPLES: &str = "Examples:\n  \
         forebay run --pool p --absorb '*.wal' --absorb 'journal/*' -- ./my-service\n  \
         forebay run --flash /fast/cache --flash-size 20GiB -- mariadbd --innodb-doublewrite=0";
 
-/// How the profile is chosen, and which there are.
+/// The choice of the profile, and the list of profiles.
 fn profiles() -> String {
     let names: Vec<String> = (policy::built_in().into_iter())
         .map(|profile| profile.name)
@@ -304,7 +304,7 @@ impl RunCommand {
         })
     }
 
-    /// What became of it all. An error only if acknowledged bytes are not in their files, whatever
+    /// Reports the outcome. An error only if acknowledged bytes are not in their files, whatever
     /// the program's status.
     fn report(
         &self,
@@ -344,7 +344,7 @@ fn plainly(
     child::run(program, environment, &mut signals)
 }
 
-/// What a flash cache and a layer want in the program's environment.
+/// Variables that a flash cache and a layer want in the program's environment.
 fn beside(flash: Option<&RunCache>, layer: &RunLayer) -> Vec<(OsString, OsString)> {
     let flash = flash.map(RunCache::environment).unwrap_or_default();
     let layer = layer.environment.iter().cloned();

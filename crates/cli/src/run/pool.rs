@@ -70,7 +70,7 @@ fn on_persistent_memory() -> Option<PathBuf> {
     pools.find(|pool| pool.is_file())
 }
 
-/// Where the data of a command are: a directory that it names, or the current one.
+/// The directory of a command's data: one that it names, or the current one.
 fn data_of(command: &[OsString]) -> PathBuf {
     let words = command.iter().skip(1).map(|word| word.to_string_lossy());
     let named = words

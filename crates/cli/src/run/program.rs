@@ -34,7 +34,7 @@ pub enum FrontEnd {
 pub struct RunProgram {
     command: Vec<OsString>,
     path: PathBuf,
-    /// Where the path leads, through all links.
+    /// The path's target, through all links.
     real: PathBuf,
 }
 
@@ -132,7 +132,7 @@ impl RunProgram {
         })
     }
 
-    /// What the program, or its interpreter, is.
+    /// The kind of the program, or of its interpreter.
     fn reason(&self, judged: &JudgedProgram) -> String {
         let whose = if judged.path == self.real {
             ""
@@ -215,7 +215,7 @@ struct JudgedProgram {
     kind: LinkKind,
 }
 
-/// What a program is. None if that cannot be told.
+/// Judges a program. None if that cannot be told.
 ///
 /// # Errors
 /// It would run without its durability being taken over, whoever looks at its calls.
@@ -275,7 +275,7 @@ fn interpreter(line: &[u8]) -> Option<PathBuf> {
 }
 
 impl JudgedProgram {
-    /// Whether an agent is to serve it. Where none can be had, one that the library could be put
+    /// Decides if an agent is to serve it. Where none can be had, one that the library could be put
     /// before has that, which sees what it does by its C library.
     ///
     /// # Errors

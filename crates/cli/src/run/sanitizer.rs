@@ -45,7 +45,7 @@ pub fn environment(program: &RunProgram) -> Option<(OsString, OsString)> {
     Some((VARIABLE.into(), options))
 }
 
-/// Whether a program asks for a runtime of AddressSanitizer. What cannot be read does not.
+/// True if a program asks for a runtime of AddressSanitizer. What cannot be read does not.
 fn is_sanitized(path: &Path) -> bool {
     let names = File::open(path).ok().and_then(|file| names(&file));
     names.is_some_and(|names| {

@@ -202,7 +202,7 @@ fn clear(bar: &ProgressBar) {
     bar.finish_and_clear();
 }
 
-/// Why reading or writing ended early.
+/// The reason that reading or writing ended early.
 struct ImportStop {
     line: Option<u64>,
     what: String,

@@ -24,7 +24,7 @@ use ratatui::{
 const NAME_WIDTH: u16 = 14;
 /// Columns of the figures on the right of a curve.
 const MOST_WIDTH: u16 = 13;
-/// What is at the bottom.
+/// The line at the bottom.
 const KEYS: &str = "q quit  Esc list  up/down scroll files  +/- interval  ? help";
 
 /// Draws a run.
@@ -74,7 +74,7 @@ fn named(area: Rect) -> [Rect; 2] {
     Layout::horizontal([Constraint::Length(NAME_WIDTH), Constraint::Min(0)]).areas(area)
 }
 
-/// What took how long in the last interval, or, before there was one, since the run began.
+/// The durations of the last interval, or, before there was one, since the run began.
 fn took(run: &WatchedRun, which: fn(&RunDurations) -> &DurationHistogram) -> DurationHistogram {
     let lane = run.status.lane.as_ref();
     let now = lane.map(|lane| which(&lane.durations).clone());
@@ -174,7 +174,7 @@ fn draw_files(state: &TopState, run: &WatchedRun, area: Rect, buffer: &mut Buffe
     StatefulWidget::render(table, area, buffer, &mut at);
 }
 
-/// What is not as it should be, the worst first; and the flash cache, if it has one.
+/// The run's troubles, the worst first; and the flash cache, if it has one.
 fn problems(state: &TopState, run: &WatchedRun, row: &RunRow) -> Vec<Line<'static>> {
     let status = &run.status;
     let unwell = state.paint.unwell();

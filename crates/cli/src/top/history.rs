@@ -16,7 +16,7 @@ use std::{
 
 /// Intervals that are remembered.
 const INTERVALS_KEPT: usize = 240;
-/// How long a run is shown after its end.
+/// Time that a run is shown after its end.
 const ENDED_SHOWN: Duration = Duration::from_secs(10);
 
 /// The identity of a run. Process ids alone are not enough: those of a namespace that is not seen

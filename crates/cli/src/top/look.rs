@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a supervisor may take to answer. One that is busy takes milliseconds.
+/// The longest time of a supervisor's answer. One that is busy takes milliseconds.
 const ANSWER_WAIT: Duration = Duration::from_secs(1);
 /// The first interval at most: nobody is to wait for figures that long.
 const FIRST_INTERVAL: Duration = Duration::from_millis(500);

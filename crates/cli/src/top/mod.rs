@@ -65,7 +65,7 @@ fn interval(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
-/// What comes to the screen.
+/// A message to the screen.
 enum TopMessage {
     Look(Box<RunLook>),
     Key(KeyEvent),
@@ -75,7 +75,7 @@ enum TopMessage {
     Lost(String),
 }
 
-/// What is to be done next.
+/// The next step.
 enum TopStep {
     Draw,
     End,

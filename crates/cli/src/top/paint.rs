@@ -70,7 +70,7 @@ impl ScreenPaint {
     }
 }
 
-/// What stands for a character of ours. There are others in names.
+/// The stand-in for a character of ours. There are others in names.
 fn ascii(symbol: &str) -> char {
     const BARS: [(&str, char); 8] = [
         (bar::ONE_EIGHTH, '.'),

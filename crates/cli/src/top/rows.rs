@@ -80,7 +80,7 @@ impl RunHealth {
     }
 }
 
-/// What is said of others is whole lines.
+/// Messages of others are whole lines.
 fn line(said: String) -> String {
     said.trim_end().to_owned()
 }

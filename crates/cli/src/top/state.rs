@@ -50,7 +50,7 @@ STATE    absorbs, no log (none was opened so far), ended; and in trouble:
 Any key goes back.
 ";
 
-/// What the screen shows.
+/// The view that the screen shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum TopView {
     /// All runs.
@@ -238,7 +238,7 @@ impl TopState {
         self.paint.finish(buffer);
     }
 
-    /// What is said of a line that has no figures.
+    /// The words on a line that has no figures.
     fn words_of(&self, id: &RowId) -> Vec<Line<'static>> {
         let mut caches = self.history.caches.iter();
         if let Some(cache) = caches.find(|cache| cache.row_id() == *id) {

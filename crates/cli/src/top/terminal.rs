@@ -23,7 +23,7 @@ use std::{
     sync::Once,
 };
 
-/// What ends it.
+/// The signals that end it.
 const ENDING: [Signal; 4] = [
     Signal::SIGTERM,
     Signal::SIGINT,

@@ -15,7 +15,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where packages put the program and the library.
+/// Paths at which packages put the program and the library.
 const PACKAGED: [&str; 2] = ["/usr/bin/forebay", "/usr/lib/forebay/libforebay.so"];
 
 /// Refuses directories that are not there, whose files are another user's than the unit's, or that

@@ -77,13 +77,13 @@ struct DisableReport {
     proof: DrainProof,
     /// The unit runs again.
     is_started: bool,
-    /// What went wrong besides, in words.
+    /// Further failures, in words.
     failures: Vec<String>,
     /// Commands that are left to the user.
     next: Vec<String>,
 }
 
-/// What became of what pools held.
+/// The fate of pools' records.
 #[derive(Default)]
 struct BroughtHome {
     /// With --pool-is-lost, in words.

@@ -18,12 +18,12 @@ use std::{
 
 /// Its name.
 pub const FILE: &str = "zz-forebay.conf";
-/// How one of ours begins.
+/// The first words of one of ours.
 const OURS: &str = "# Written by forebay enable";
 /// Bytes of it that name the pool, and a directory.
 const POOL: &str = "# pool ";
 const DATA: &str = "# data ";
-/// How the drop-in of a recovery begins.
+/// The first words of a recovery's drop-in.
 const GOES_WITH: &str = "# Goes with the unit";
 
 /// The contents of a drop-in.

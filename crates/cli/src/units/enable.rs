@@ -98,7 +98,7 @@ struct EnableReport {
     pool: PathBuf,
     /// In a sentence.
     pool_is: String,
-    /// What acknowledged writes survive, in a sentence.
+    /// The losses that acknowledged writes survive, in a sentence.
     survives: String,
     /// The same as a word, as `forebay status` has it.
     persistence: &'static str,

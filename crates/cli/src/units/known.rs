@@ -19,7 +19,7 @@ const OF_UNITS: [(&str, &str); 3] = [
     ("mysql", "mariadb"),
     ("mysqld", "mariadb"),
 ];
-/// Where MariaDB has its files unless it is told otherwise.
+/// The directory of MariaDB's files unless it is told otherwise.
 const MARIADB_DATA: &str = "/var/lib/mysql";
 
 /// The profile of a unit whose program does not say it.

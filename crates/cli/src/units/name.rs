@@ -11,7 +11,7 @@ use std::path::Path;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitName(String);
 
-/// What a unit of another kind ends with.
+/// The endings of units of another kind.
 const OTHER_KINDS: [&str; 9] = [
     ".socket", ".target", ".timer", ".mount", ".path", ".slice", ".scope", ".device", ".swap",
 ];

@@ -152,7 +152,8 @@ impl EnablePlan {
     }
 }
 
-/// What is absorbed: by the profile that the user names, or that the unit or its program says.
+/// The policy for files to absorb: by the profile that the user names, or that the unit or its
+/// program says.
 fn policy_of(
     wish: &PlanWish<'_>,
     unit: &UnderstoodUnit,
@@ -256,7 +257,7 @@ fn needs_another_disk(policy: &AbsorbPolicy) -> bool {
     patterns.all(|pattern| policy.preallocated.contains(pattern))
 }
 
-/// How much a program that the library does not serve may be trusted to.
+/// The note on a program that the library does not serve: the trust that it deserves.
 fn agent_note(name: &UnitName, reason: &str) -> String {
     format!(
         "EXPERIMENTAL: the calls of {} are seen by an agent (--front-end notify: {reason}). docs/notify.md lists the writes that it can lose",
@@ -264,7 +265,7 @@ fn agent_note(name: &UnitName, reason: &str) -> String {
     )
 }
 
-/// What stays plain where the pool lies on the disk of the data.
+/// The note on files that stay plain with a pool on the disk of the data.
 fn own_disk_note(
     pool: &PlannedPool,
     policy: &AbsorbPolicy,

@@ -21,7 +21,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where pools lie that have no better place.
+/// The directory of pools that have no better place.
 const USUAL: &str = "/var/lib/forebay";
 /// Bytes of a pool that is made.
 const ON_DISK: u64 = 128 << 20;
@@ -118,7 +118,7 @@ impl PlannedPool {
         Ok(planned)
     }
 
-    /// Where a pool of this name is, or is best.
+    /// The place of a pool of this name, or the best one for it.
     fn place(
         file: &str,
         wish: &PoolWish<'_>,
@@ -152,7 +152,7 @@ impl PlannedPool {
         )
     }
 
-    /// Where a pool is best, of what was measured.
+    /// The best place for a pool, of those measured.
     fn best_place(
         best: Option<BestPlace>,
         (file, usual): (&str, PathBuf),
@@ -240,7 +240,7 @@ fn resolved(path: &Path, root: &UnitRoot) -> Result<PathBuf, Failure> {
     Ok(whole)
 }
 
-/// What a pool survives. Refuses one that its unit could not use, or should not.
+/// Checks the losses that a pool survives. Refuses one that its unit could not use, or should not.
 fn check_standing(
     here: &Path,
     path: &Path,

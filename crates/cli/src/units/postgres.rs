@@ -119,7 +119,7 @@ impl DebianCluster {
     }
 }
 
-/// Where the server's standard output goes.
+/// The file of the server's standard output.
 fn log_of(version: &str, cluster: &str, settings: &Path, root: &UnitRoot) -> PathBuf {
     let linked = fs::read_link(root.at(settings.join("log"))).ok();
     let usual = || {

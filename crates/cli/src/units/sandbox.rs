@@ -241,7 +241,7 @@ fn figures(settings: &UnitSettings, address: SocketAddr, answer: &mut SandboxAns
     }
 }
 
-/// What is seen of processes.
+/// The processes that are seen.
 fn processes(settings: &UnitSettings, answer: &mut SandboxAnswer) {
     if settings.value("ProcSubset") == Some("pid") {
         answer

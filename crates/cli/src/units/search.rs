@@ -16,7 +16,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where units lie, the first before the others.
+/// Directories of units, the first before the others.
 const PLACES: [&str; 7] = [
     "etc/systemd/system",
     "run/systemd/system",
@@ -26,9 +26,9 @@ const PLACES: [&str; 7] = [
     "lib/systemd/system",
     "run/systemd/generator.late",
 ];
-/// Where the administrator's lie.
+/// The administrator's directory.
 const OWN: &str = "etc/systemd/system";
-/// Where systemd puts units that it makes of init scripts.
+/// The directory of units that systemd makes of init scripts.
 const OF_SCRIPTS: &str = "generator.late";
 /// Links that are followed at most.
 const LINKS_MAX: usize = 40;
@@ -176,7 +176,7 @@ impl UnitRoot {
         })
     }
 
-    /// What systemd says.
+    /// Asks systemd.
     fn ask(&self, typed: &UnitName) -> Result<(UnitName, Vec<PathBuf>), UnfoundUnit> {
         let shown = ShownUnit::of(typed)?;
         match &*shown.load_state {
@@ -202,7 +202,7 @@ impl UnitRoot {
         Ok((name, shown.files))
     }
 
-    /// What is found in its directories.
+    /// Looks into its directories.
     fn look(&self, typed: &UnitName) -> Result<(UnitName, Vec<PathBuf>), UnfoundUnit> {
         let mut name = typed.clone();
         for _ in 0..LINKS_MAX {
@@ -237,7 +237,7 @@ impl UnitRoot {
         })
     }
 
-    /// Where a path of this system leads within the root.
+    /// The target of a path of this system within the root.
     fn resolved(&self, path: &Path) -> PathBuf {
         self.followed(&self.inside(path).unwrap_or_else(|| path.to_owned()))
     }
