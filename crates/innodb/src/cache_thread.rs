@@ -20,7 +20,7 @@ use std::{
 };
 
 const IDLE: Duration = Duration::from_millis(5);
-/// How often it is looked what is new of the cache.
+/// Interval of looks at the cache's news.
 const LOOK: Duration = Duration::from_millis(200);
 const SECOND: Duration = Duration::from_secs(1);
 const WINDOWS: [u64; 4] = [10, 60, 600, 3600];
@@ -29,11 +29,11 @@ const SAMPLES: u64 = 10;
 /// Files whose pages are named in the server's log; `forebay flash flush` names all.
 const NAMED_MAX: usize = 50;
 
-/// What was said of a flash device that fails.
+/// The notices of a flash device that fails.
 #[derive(Default)]
 struct FailingFlash {
     said: Option<String>,
-    /// When what can be read was brought home last, and how many pages could not.
+    /// The last time that readable pages were brought home, and the number that could not be.
     rescued: Option<Instant>,
     lost: usize,
 }
@@ -81,11 +81,11 @@ fn run(session: &CacheSession) {
     }
 }
 
-/// What it was like so long ago: of each window samples at a tenth of its length.
+/// Earlier samples: of each window at a tenth of its length.
 struct StatusWindows {
     seconds: u64,
     samples: [VecDeque<CacheStats>; WINDOWS.len()],
-    /// When a second was over last, and what the windows had then.
+    /// The end of the last second, and the windows' values then.
     looked: Instant,
     last: Vec<RecentWindow>,
 }

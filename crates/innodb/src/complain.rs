@@ -37,7 +37,7 @@ mod tests {
     use forebay_flash::PageName;
     use std::{io, process::Command};
 
-    /// What a server's calls meet in a second while two files cannot be written and a third has
+    /// The errors of a server's calls in a second while two files cannot be written and a third has
     /// damaged pages.
     #[test]
     #[ignore = "run by the test below, which counts its lines"]

@@ -81,7 +81,7 @@ fn begin_system(
     }
 }
 
-/// What page 0 of a file says that the cache does not know. None if there is none yet.
+/// The layout on page 0 of a file that the cache does not know. None if there is none yet.
 fn first_page(fd: BorrowedFd<'_>, bytes: u64) -> Result<Option<PageLayout>, Errno> {
     if bytes < PAGE_BYTES as u64 {
         return Ok(None);

@@ -55,7 +55,7 @@ const WRITTEN: usize = 1 << 20;
 const SECTOR: usize = 512;
 const ENTRIES: usize = 64;
 const ENTRY: usize = 40;
-/// What the cache gives at a time at most.
+/// The most pages that the cache gives at a time.
 const PAGES_MAX: usize = 512;
 const _: () = assert!(ENTRIES + PAGES_MAX * ENTRY <= HEADER);
 
@@ -63,7 +63,7 @@ const _: () = assert!(ENTRIES + PAGES_MAX * ENTRY <= HEADER);
 pub(crate) struct DoublewriteFile {
     path: PathBuf,
     owner: Uuid,
-    /// Whose it must be, if it must.
+    /// The owner that it must have, if it must.
     user: Option<u32>,
     /// Open, if it is there.
     kept: Mutex<Option<OpenCopies>>,
@@ -80,7 +80,7 @@ struct OpenCopies {
     number: u64,
     /// Copies may be in it.
     used: bool,
-    /// What is written: kept, since a mebibyte costs as much to get as to copy.
+    /// The written bytes: kept, since a mebibyte costs as much to get as to copy.
     bytes: Vec<u8>,
 }
 
@@ -242,7 +242,7 @@ impl DoublewriteFile {
         Ok(whole.max_by_key(|found| found.number))
     }
 
-    /// What a half has, if it is whole.
+    /// The contents of a half, if it is whole.
     fn find(&self, file: &File, half: usize) -> io::Result<Option<FoundCopies>> {
         let start = half * HALF;
         let mut header = vec![0; HEADER];

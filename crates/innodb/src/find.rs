@@ -28,7 +28,7 @@ use std::{
 /// Directories of a data directory are not nested deeper.
 const DEPTH: usize = 2;
 
-/// What is in a directory; nothing if it is not there, or this process could use no file in it.
+/// The entries of a directory; none if it is not there, or this process could use no file in it.
 fn entries(dir: &Path) -> Result<Vec<PathBuf>, HomesError> {
     let unseen =
         |e: io::Error| HomesError::unseen(dir, Errno::from_io_error(&e).unwrap_or(Errno::IO));
@@ -141,7 +141,7 @@ impl HomeSearch<'_> {
         self.roots.extend(all.map(Path::to_owned));
     }
 
-    /// What becomes of a file that was not found: true if its pages are forgotten.
+    /// The fate of a file that was not found: true if its pages are forgotten.
     fn is_forgotten(
         &self,
         cache: &Cache,

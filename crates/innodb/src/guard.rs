@@ -55,7 +55,7 @@ const SECTOR: usize = 512;
 const MAGIC: &[u8; 8] = b"FBGUARD1";
 /// Leads each sector of a page of text.
 const TEXT: &[u8; 16] = b"FOREBAY GUARD: \n";
-/// Where the first page is in the guard file; what is before it is one sector.
+/// Offset of the first page in the guard file; one sector is before it.
 const FIRST_PAGE: u64 = 4096;
 const PATH_MAX: usize = SECTOR - 64;
 
@@ -67,7 +67,7 @@ enum GuardState {
     Lifting = 3,
 }
 
-/// What the guard file says.
+/// The guard file's contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct GuardHeader {
     state: GuardState,
@@ -77,7 +77,7 @@ struct GuardHeader {
     of: Identity,
     /// The cache's epoch when a server began with it last.
     epoch: u32,
-    /// Where the cache is.
+    /// The cache's path.
     flash: PathBuf,
 }
 
@@ -376,7 +376,7 @@ impl ActiveGuard {
     }
 }
 
-/// Where the guarded page of this number is in the guard file.
+/// Offset of the guarded page of this number in the guard file.
 fn place(at: usize) -> u64 {
     FIRST_PAGE + (at * PAGE_BYTES) as u64
 }

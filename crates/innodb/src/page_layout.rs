@@ -3,7 +3,8 @@
 
 use crate::page::PAGE_BYTES;
 
-/// Where the flags are: 16 bytes into the tablespace's header, which is behind the page's own of 38.
+/// Offset of the flags: 16 bytes into the tablespace's header, which is behind the page's own of
+/// 38.
 const FLAGS: usize = 38 + 16;
 /// As much of page 0 as is looked at.
 pub(crate) const LOOKED_AT: usize = FLAGS + 4;
@@ -55,7 +56,7 @@ pub(crate) fn pages(page: &[u8]) -> Option<PageLayout> {
     })
 }
 
-/// Where a page's log sequence number is, on which it is written: in its first sector, also of a
+/// Offset of a page's log sequence number, at which it is written: in its first sector, also of a
 /// page that is encrypted.
 const LSN: usize = 16;
 

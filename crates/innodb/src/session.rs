@@ -68,9 +68,9 @@ pub(crate) struct CacheSession {
     pub(crate) named_socket: Mutex<Option<(u64, u64)>>,
     status: Option<PathBuf>,
     run: Uuid,
-    /// What its settings file said when it was read last.
+    /// The settings at the last look at its settings file.
     kept: Mutex<Settings>,
-    /// How far a resize is, while one is under way.
+    /// The progress of a resize, while one is under way.
     resizing: Mutex<Option<ResizeProgress>>,
     /// The process ends: no command is listened to any more.
     ended: AtomicBool,

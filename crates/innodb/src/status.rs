@@ -293,7 +293,7 @@ impl CacheStatus {
         lines
     }
 
-    /// What is not so as a rule.
+    /// Remarks on unusual states.
     fn remarks(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if self.around_pages > 0 {

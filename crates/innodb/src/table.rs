@@ -80,7 +80,7 @@ fn free(files: &[Option<Arc<PageFile>>]) -> Option<usize> {
     used(files).iter().position(|used| !used)
 }
 
-/// Which places a descriptor leads to.
+/// The places that a descriptor leads to.
 fn used(files: &[Option<Arc<PageFile>>]) -> Vec<bool> {
     let mut used = vec![false; files.len()];
     for entry in &ENTRIES {

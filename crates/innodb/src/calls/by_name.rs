@@ -87,7 +87,7 @@ impl LeavingName {
     }
 }
 
-/// What the next start would look for elsewhere, or miss.
+/// Tells of a note that failed: the next start would look for the file elsewhere, or miss it.
 fn note(noted: Result<(), forebay_flash::FlashError>) {
     if let Err(error) = noted {
         complain_of("noting where a page file is: ", &error);

@@ -32,12 +32,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long the process may take to listen, which it does once its server has opened the system
-/// tablespace, and to answer; and then to say the next thing.
+/// The longest time of the process to listen, which it does once its server has opened the system
+/// tablespace, and to answer; and then to give the next answer.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// How much longer a step of a resize may take of which nothing is said before its end.
+/// The factor by which a step of a resize may take longer of which nothing is said before its end.
 const WHOLE_STEPS: u32 = 20;
-/// How often it is looked whether a process has the cache, while none listens.
+/// Interval of looks if a process has the cache, while none listens.
 const LOOK: Duration = Duration::from_secs(1);
 /// Bytes of an answer, at most.
 const ANSWER_MAX: usize = 64 << 10;
@@ -119,7 +119,7 @@ pub fn cancel_resize(flash: &Path) -> Result<CancelledResize, SetupError> {
     cancelled_by(flash, &answer, cancelled)
 }
 
-/// What became of it by this answer, after what was `done` before the server was asked.
+/// The outcome by this answer, after the steps `done` before the server was asked.
 fn cancelled_by(
     flash: &Path,
     answer: &ControlAnswer,
@@ -210,7 +210,7 @@ struct AskedServer<'a> {
     held: &'a CacheFiles<'a>,
     socket: OwnedFd,
     patience: Duration,
-    /// How long the next answer is waited for, and until when.
+    /// The wait for the next answer, and the end of it.
     wait: Duration,
     limit: Instant,
     /// A resize has begun, and is noted.
@@ -321,7 +321,7 @@ impl<'a> AskedServer<'a> {
         }
     }
 
-    /// Why there is no answer, as far as can be known, and what is to be done.
+    /// The reason that there is no answer, as far as can be known, and the remedy.
     fn unanswered(&self, errno: Errno) -> SetupError {
         let seconds = self.wait.as_secs();
         let why = match errno {

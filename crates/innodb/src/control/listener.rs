@@ -39,8 +39,8 @@ use std::{
 };
 use uuid::Uuid;
 
-/// How the name begins that the socket's file has first. It is not the cache's own: that may be as
-/// long as a name can be.
+/// The first part of the name that the socket's file has first. It is not the cache's own: that may
+/// be as long as a name can be.
 const ASIDE: &str = ".forebay-";
 /// Connections that wait, at most.
 const BACKLOG: i32 = 16;
@@ -173,7 +173,7 @@ pub(crate) struct ControlClient {
     /// The newest answer, if it is not sent yet: the last one takes the place of those before it.
     unsent: Option<Vec<u8>>,
     has_last: bool,
-    /// When it connected, or got its last answer.
+    /// Time at which it connected, or got its last answer.
     since: Instant,
 }
 

@@ -67,7 +67,7 @@ pub(super) fn read_part(
     Ok(read)
 }
 
-/// What the program gets for a page that the cache has and cannot give.
+/// The program's error for a page that the cache has and cannot give.
 ///
 /// If flash gives nothing at all, the process ends. It may be away for a moment only, with all that
 /// is on it. A database that gets an error for a page takes that for damaged, goes on without it,

@@ -87,7 +87,7 @@ fn named(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
     }
 }
 
-/// Who the system tablespace is.
+/// The identity of the system tablespace.
 fn identity_of(tablespace: &File, path: &Path) -> io::Result<Option<Identity>> {
     match identity::of(tablespace) {
         Ok(known) => Ok(known.map(|known| known.identity)),
@@ -102,7 +102,8 @@ fn identity_of(tablespace: &File, path: &Path) -> io::Result<Option<Identity>> {
     }
 }
 
-/// What is there is part of a data directory, or of a copy of one: which of the two cannot be told.
+/// The files there are part of a data directory, or of a copy of one: which of the two cannot be
+/// told.
 fn without_tablespace(guard: &Path, flash: &Path) -> io::Error {
     let what = format!(
         "{} says that newer pages are in the flash cache {}, and the ibdata1 that it goes with is not there. Bring that back; its pages 0 and 5 are in the guard, and nowhere else. \
@@ -124,7 +125,7 @@ fn without_guard(system: &Path, guard: &Path) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// What the guard file says. None if there is none, or it is damaged.
+/// The guard file's header. None if there is none, or it is damaged.
 fn header_of(guard: &Path) -> io::Result<Option<GuardHeader>> {
     let header = open_file(guard).and_then(|file| match file {
         Some(file) => read_header(&file),

@@ -122,8 +122,8 @@ impl<'a> CacheFiles<'a> {
         }
     }
 
-    /// As whom files of root's are used: another user, in whose directory they are, may have put
-    /// them together to a cache by links.
+    /// The user that files of root's are used as: another user, in whose directory they are, may
+    /// have put them together to a cache by links.
     fn owner_of_links(&self) -> u32 {
         let mut links = [&self.flash, &self.lane].into_iter();
         let of_another = links.find(|entry| entry.is_link() && entry.named.stat.st_uid != 0);
@@ -133,7 +133,7 @@ impl<'a> CacheFiles<'a> {
         }
     }
 
-    /// What the flash file is.
+    /// The kind of the flash file.
     fn kind(&self) -> Result<FileType, SetupError> {
         Ok(self.flash.file()?.kind())
     }

@@ -33,7 +33,7 @@ fn system_of(cache: &Cache) -> Option<Arc<CachedFile>> {
     files.find(|file| file_kinds::is_system(file.name().as_bytes()))
 }
 
-/// Whether it is at `path` cannot be told, so that it must not be taken for deleted.
+/// The error if its presence at `path` cannot be told, so that it must not be taken for deleted.
 fn unseen(path: &Path, errno: Errno) -> SetupError {
     let error = io::Error::from(errno);
     let remedy = match errno {

@@ -162,7 +162,7 @@ fn was_used(held: &CacheFiles<'_>) -> Result<bool, SetupError> {
     Ok(lanes.any(|lane| lane.damage.is_some() || lane.epoch > 1 || !is_new(lane.lane)))
 }
 
-/// What is left of a cache that was ended becomes a new one, in the same files.
+/// Makes the remains of a cache that was ended a new one, in the same files.
 fn make_anew(held: &CacheFiles<'_>, bytes: u64) -> Result<ResizeResult, SetupError> {
     let _alone = held.lock()?;
     let now = held.as_owner(|| {

@@ -3,7 +3,7 @@
 use super::error::SetupError;
 use std::{thread, time::Duration};
 
-/// How often it is tried again, and how long after.
+/// Number of further tries, and the time between them.
 const AGAIN: u32 = 20;
 const EVERY: Duration = Duration::from_millis(50);
 

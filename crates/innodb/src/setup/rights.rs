@@ -44,7 +44,7 @@ pub(super) fn guardian(dir: &Path) -> Result<u32, SetupError> {
     }
 }
 
-/// What a process says that acted for another user.
+/// The answer of a process that acted for another user.
 #[derive(Serialize, Deserialize)]
 enum ActingReply<T> {
     Done(T),
