@@ -46,9 +46,8 @@ pub struct CachedFile {
     pub(crate) writes: Mutex<Sequential>,
 }
 
-/// What was written to the file past the cache. Until it is durable, a page that is read there is
-/// none that the cache may take for clean: a crash could take it from the file and leave it in the
-/// cache.
+/// Writes to the file past the cache. Until it is durable, a page that is read there is none that
+/// the cache may take for clean: a crash could take it from the file and leave it in the cache.
 #[derive(Debug)]
 struct PastWrites {
     /// Writes that go on now.

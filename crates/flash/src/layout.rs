@@ -149,7 +149,7 @@ impl CacheGeometry {
         self.data() + position % u64::from(self.slots) * u64::from(self.page_bytes)
     }
 
-    /// Where the slots end.
+    /// The end of the slots.
     fn data_end(&self) -> u64 {
         self.data() + u64::from(self.slots) * u64::from(self.page_bytes)
     }

@@ -32,7 +32,7 @@ struct MapSlot {
     flags: u8,
 }
 
-/// What the queue has of a file.
+/// The queue's pages of a file.
 #[derive(Default)]
 struct OfFile {
     /// Versions that are not void.
@@ -61,7 +61,7 @@ impl PageVersion {
 pub(crate) struct Map {
     slots: Box<[MapSlot]>,
     buckets: Box<[u32]>,
-    /// How often something changed in each bucket.
+    /// Number of changes in each bucket.
     changes: Box<[u32]>,
     pub(crate) front: u64,
     pub(crate) rear: u64,

@@ -18,7 +18,7 @@ struct SequentialRun {
     /// Bit n: page `next - 1 - n` was accessed.
     seen: u32,
     length: u32,
-    /// When it grew last.
+    /// Time of its last growth.
     at: u32,
 }
 

@@ -149,8 +149,8 @@ impl Cache {
         Ok(leaving.end - leaving.front)
     }
 
-    /// What became durable in step 4 may have gone home around flash: no older version is written
-    /// over it, whatever else came in since.
+    /// Pages that became durable in step 4 may have gone home around flash: no older version is
+    /// written over them, whatever else came in since.
     fn drop_superseded(&self, leaving: &mut LeavingGroups) {
         let map = &self.state.lock().map;
         leaving.home.retain(|version| {

@@ -217,7 +217,7 @@ impl Cache {
         })
     }
 
-    /// What was read of the page at home may be stale.
+    /// A copy of the page that was read at home may be stale.
     fn note_change(&self, file: u32, page: u32) {
         let map = &mut self.state.lock().map;
         let bucket = map.bucket(file, page);

@@ -33,7 +33,7 @@ pub(super) struct Group {
     /// Failed syncs when it was written whole; `None` if it was not, [`GONE`] once it is recorded:
     /// its slots may be another group's by now.
     written: Mutex<Option<u64>>,
-    /// What writing it took while it was filled, nanoseconds.
+    /// Time of writing it while it was filled, nanoseconds.
     took: AtomicU64,
 }
 

@@ -136,7 +136,7 @@ pub struct Cache {
     counters: Counters,
 }
 
-/// What is under `state`.
+/// The state under `state`.
 struct CacheState {
     map: Map,
     /// The group that pages are copied to.
@@ -149,7 +149,7 @@ struct CacheState {
     kept: u64,
 }
 
-/// What a batch of home writes needs.
+/// Buffers of a batch of home writes.
 struct HomeBatch {
     /// The pages of as many groups as leave at a time.
     bytes: Buffer,
@@ -290,7 +290,7 @@ impl Cache {
         self.slots() - self.spare_slots()
     }
 
-    /// Where a page of a file begins at home.
+    /// Offset of a page in a file at home.
     fn home_offset(&self, page: u32) -> u64 {
         u64::from(page) * self.page_bytes() as u64
     }

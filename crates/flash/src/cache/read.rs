@@ -35,7 +35,7 @@ pub struct Ticket {
     random: bool,
 }
 
-/// Where a version is.
+/// The place of a version.
 struct FoundVersion {
     version: PageVersion,
     /// The group in memory that has it still.
@@ -84,9 +84,9 @@ impl Cache {
         }
     }
 
-    /// What could not be read, or is not whole, is an error if home has an older version. Whether
-    /// it has is asked now: the page may have gone home since it was looked up. Of a clean one home
-    /// has the same, and it is read there from now on.
+    /// An unreadable or torn version is an error if home has an older one. Whether it has is asked
+    /// now: the page may have gone home since it was looked up. Of a clean one home has the same,
+    /// and it is read there from now on.
     fn pass_over(&self, version: &PageVersion, error: FlashError) -> Result<(), FlashError> {
         let map = &mut self.state.lock().map;
         let newest = map.find(version.entry.file, version.entry.page);
@@ -99,7 +99,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Where the page is; else how often it has changed.
+    /// The page's version; else the number of its changes.
     fn find(&self, file: u32, page: u32) -> Result<FoundVersion, u32> {
         let mut state = self.state.lock();
         let version = state.map.find(file, page).filter(|v| !v.hidden);

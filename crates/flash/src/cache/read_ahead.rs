@@ -66,7 +66,7 @@ impl ReadAhead {
         self.forgotten.fetch_add(1, SeqCst);
     }
 
-    /// Where this block is, or is to be read to; none while other scans need them all.
+    /// The buffer that has this block, or is to get it; none while other scans need them all.
     fn block(&self, of: BlockKey) -> Option<Arc<Mutex<ScanBlock>>> {
         let (file, number) = of;
         let now = Instant::now();

@@ -190,8 +190,7 @@ impl Cache {
         Ok(())
     }
 
-    /// When no version that is recorded is newer than home, everything that is recorded leaves the
-    /// cache.
+    /// Empties the cache of all recorded versions once none of them is newer than home.
     fn leave_flash(&self) -> Result<(), FlashError> {
         self.record(|cache, _| {
             let end = {

@@ -15,7 +15,7 @@ const BOUNDS: HysteresisBounds = HysteresisBounds {
 };
 /// Reads of each in a period at least.
 const READS_MIN: u64 = 32;
-/// What reads take is told apart by so many steps a doubling, and as far as this.
+/// Times of reads are told apart by so many steps a doubling, and as far as this.
 const STEPS: usize = 8;
 const DOUBLINGS: usize = 20;
 /// Between reads of flash that are made to time them.
