@@ -40,7 +40,7 @@ use std::{
     time::Duration,
 };
 
-/// How often it is looked for logs that no process has open any more.
+/// Interval of looks for logs that no process has open any more.
 const SWEEP: Duration = Duration::from_millis(250);
 /// Threads to begin with: one more than waits for a call.
 const FIRST_WORKERS: usize = 2;

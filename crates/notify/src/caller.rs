@@ -266,7 +266,7 @@ impl CallerThread {
         Some((ids, rights & 1 << right != 0))
     }
 
-    /// What its user's ids are ids in. None if that cannot be seen.
+    /// The namespace of its user's ids. None if that cannot be seen.
     fn user_space(self) -> Option<PathBuf> {
         fs::read_link(format!("/proc/{}/ns/user", self.0)).ok()
     }
@@ -293,7 +293,7 @@ fn word_of(bytes: &[u8]) -> u64 {
     u64::from_ne_bytes(bytes.try_into().unwrap_or_default())
 }
 
-/// Who a thread is, and what its names mean.
+/// A thread's user, and the meaning of its names.
 #[derive(Clone, PartialEq, Eq)]
 struct ThreadStatus {
     /// Users, groups and rights, as /proc has them.
@@ -302,7 +302,7 @@ struct ThreadStatus {
     spaces: Vec<PathBuf>,
     /// Device and inode of its root.
     root: (u64, u64),
-    /// What a security module (AppArmor, SELinux) calls it.
+    /// Its label by a security module (AppArmor, SELinux).
     label: Option<Vec<u8>>,
     umask: u32,
 }

@@ -27,7 +27,7 @@ const X32: u32 = 0x4000_0000;
 const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
 const TRAP: u32 = libc::SECCOMP_RET_USER_NOTIF;
 
-/// When a call is seen.
+/// The condition on which a call is seen.
 enum CallCondition {
     Always,
     /// One of these arguments is a number of the window.
@@ -203,7 +203,7 @@ fn other_machine(window: NumberWindow) -> Vec<sock_filter> {
     steps
 }
 
-/// What becomes of a call. Ends in each case.
+/// The filter's instructions for a call. Ends in each case.
 fn block(condition: &CallCondition, window: NumberWindow) -> Vec<sock_filter> {
     let mut steps = Vec::new();
     match condition {

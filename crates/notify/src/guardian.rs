@@ -145,7 +145,7 @@ pub(crate) fn hand_over(listener: &CallListener, slots: &CallSlots) -> Result<()
     }
 }
 
-/// What the guardian says to it.
+/// The guardian's answer to it.
 fn give(listener: &CallListener, slots: &CallSlots) -> Result<u8, Errno> {
     let control = control()?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
@@ -169,7 +169,7 @@ pub(crate) fn tell_unserved(why: &str) {
     }
 }
 
-/// What an agent says first.
+/// The first word of an agent.
 enum AgentWord {
     /// It serves.
     Serves(CallListener, CallSlots),

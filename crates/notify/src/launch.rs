@@ -56,7 +56,7 @@ impl ProgramImage {
     }
 }
 
-/// What the child says before it is the program.
+/// The child's words before it is the program.
 #[derive(Clone, Copy)]
 #[repr(i64)]
 enum ChildWord {

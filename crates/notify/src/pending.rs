@@ -17,7 +17,7 @@ use std::{
 /// Threads that are in such a call, with its number.
 #[derive(Default)]
 pub(crate) struct PendingChanges {
-    /// How many there are, so that most calls ask no more than this.
+    /// Their number, so that most calls ask no more than this.
     count: AtomicUsize,
     threads: Mutex<HashMap<u32, i64>>,
 }

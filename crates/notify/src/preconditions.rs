@@ -179,7 +179,7 @@ pub(crate) fn check_looks(
     Ok(())
 }
 
-/// Where this process has a word, and which.
+/// The address of a word of this process, and the word.
 fn own_word() -> (u64, u64) {
     static WORD: u64 = 1;
     ((&raw const WORD).addr() as u64, WORD)

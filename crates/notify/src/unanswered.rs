@@ -173,14 +173,15 @@ fn is_free(thread: u32, name: (c_int, u64)) -> bool {
     found.is_err_and(|errno| errno == Errno::NOENT)
 }
 
-/// What a thread's name is of: below a directory of its own, by the address of its path.
+/// The status of the file that a thread's name leads to: below a directory of its own, by the
+/// address of its path.
 fn stat(thread: u32, (dir, address): (c_int, u64), flags: AtFlags) -> Result<Stat, Errno> {
     let caller = CallerThread(thread);
     let path = caller.path(address)?;
     rustix::fs::statat(caller.directory(dir)?, &*said_for(thread, &path), flags)
 }
 
-/// How much of a write was done: by where the file's position or end was before it, and is now. Its
+/// The bytes of a write that were done: by the file's position or end before it, and now. Its
 /// thread held the file's lock, so between the two stands what it wrote, unless somebody writes
 /// past the agent: so it is compared.
 fn written_since(before: i64, call: SeenCall, slots: &CallSlots) -> CallAnswer {
@@ -194,7 +195,7 @@ fn written_since(before: i64, call: SeenCall, slots: &CallSlots) -> CallAnswer {
     }
 }
 
-/// Where a write ends that does not say its offset: the file's size if it appends, else its
+/// The end of a write that does not give its offset: the file's size if it appends, else its
 /// position.
 fn end_of(fd: &OwnedFd, call: SeenCall) -> Result<i64, Errno> {
     let asks =
@@ -226,7 +227,7 @@ pub(crate) fn mark_before(fd: &OwnedFd, call: SeenCall) -> Result<i64, Errno> {
     }
 }
 
-/// How many of these bytes were written to a range.
+/// The number of these bytes that were written to a range.
 fn written_within(fd: &OwnedFd, range: Range<i64>, wanted: &[u8]) -> usize {
     let bytes = usize::try_from(range.end - range.start).unwrap_or(0);
     let part = &wanted[..bytes.min(wanted.len())];
@@ -241,7 +242,7 @@ fn written_within(fd: &OwnedFd, range: Range<i64>, wanted: &[u8]) -> usize {
     }
 }
 
-/// What is open, by a descriptor that reads: the program's may be for writing only.
+/// The open file, by a descriptor that reads: the program's may be for writing only.
 fn reading(fd: &OwnedFd) -> std::io::Result<std::fs::File> {
     std::fs::File::open(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }

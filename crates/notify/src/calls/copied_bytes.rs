@@ -7,7 +7,7 @@ use rustix::io::Errno;
 #[derive(Default)]
 pub(super) struct CopiedBytes {
     memory: Vec<u8>,
-    /// Where the bytes begin.
+    /// Offset of the first byte.
     begin: usize,
 }
 

@@ -39,7 +39,7 @@ pub(crate) struct TrappedCall<'a> {
     pub(crate) received: ReceivedCall,
 }
 
-/// What the thread is told. None if it was told already.
+/// The answer to the thread. None if it was told already.
 type CallOutcome = Result<Option<CallAnswer>, Errno>;
 
 const GO_ON: CallOutcome = Ok(Some(CallAnswer::GoOn));
@@ -86,7 +86,7 @@ impl TrappedCall<'_> {
         }
     }
 
-    /// What the thread has by this number, if that is a log.
+    /// The thread's log by this number, if that is one.
     ///
     /// # Errors
     /// It may be one, and cannot be made plain.

@@ -23,7 +23,7 @@ type NameArguments = (c_int, usize);
 /// A path, below a directory of the agent's.
 type PlacedPath<'a> = (c_int, &'a std::ffi::CStr);
 
-/// What a call does with names.
+/// A call's work with names.
 enum NameChange {
     Rename(NameArguments, NameArguments, u32),
     Link(NameArguments, NameArguments, c_int),
