@@ -56,7 +56,7 @@ pub(crate) enum LoadEffect {
     Differs,
 }
 
-/// What the libraries that would be loaded have or import under a name.
+/// The uses of a name by the libraries that would be loaded: they have it, or import it.
 #[derive(Clone, Copy, Debug, Default)]
 struct SymbolUse {
     /// One of them has it itself.
@@ -67,11 +67,11 @@ struct SymbolUse {
     is_data: bool,
 }
 
-/// What a load would bring.
+/// The libraries that a load would bring.
 #[derive(Default)]
 struct NewLibraries {
     symbols: BTreeMap<Vec<u8>, SymbolUse>,
-    /// What they need and is loaded already.
+    /// Libraries that they need and that are loaded already.
     loaded: BTreeSet<CString>,
 }
 
@@ -148,7 +148,7 @@ fn look_at(path: &Path, new: &mut NewLibraries) -> Result<Option<SharedLibrary>,
     SharedLibrary::read(&file, |symbol| new.add(symbol)).map_err(|_| NotUnderstood)
 }
 
-/// What it calls cannot be told.
+/// Its calls cannot be told.
 struct NotUnderstood;
 
 /// A path of these bytes.

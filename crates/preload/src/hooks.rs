@@ -19,7 +19,7 @@ use crate::{
 use libc::{c_long, c_void};
 use std::ops::ControlFlow::{self, Continue};
 
-/// What a handler's function is.
+/// The type of a handler's function.
 type FunctionOf<H> = <H as HookHandler>::Function;
 
 /// Exports the functions.

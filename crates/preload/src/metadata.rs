@@ -357,7 +357,7 @@ pub(crate) fn copied(to: c_int, real: impl FnOnce() -> ssize_t) -> ssize_t {
     bytes
 }
 
-/// Whether a socket's address is a name in a directory.
+/// True if a socket's address is a name in a directory.
 fn makes_name(address: *const sockaddr, bytes: socklen_t) -> bool {
     let first = offset_of!(sockaddr_un, sun_path);
     // SAFETY: the kernel has read it; any bytes are numbers.

@@ -69,7 +69,7 @@ impl LoadedLibrary {
     }
 }
 
-/// How many libraries were loaded with the program; all, as long as that is not known.
+/// The number of libraries that were loaded with the program; all, as long as that is not known.
 static LOADED_FIRST: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// All libraries that are loaded now were loaded with the program.
@@ -233,7 +233,7 @@ unsafe extern "C" fn look(info: *mut dl_phdr_info, _bytes: size_t, search: *mut 
     c_int::from(!search.found.is_null())
 }
 
-/// Whether a segment of a library has this code in it.
+/// True if a segment of a library has this code in it.
 fn is_ours(base: usize, header: &Elf64_Phdr) -> bool {
     let here = (look as *const ()).addr();
     header.p_type == libc::PT_LOAD && segment(base, header).contains(&here)
@@ -253,7 +253,7 @@ const DT_GNU_HASH: i64 = 0x6fff_fef5;
 
 const STT_FUNC: u8 = 2;
 
-/// What a library defines, by names.
+/// The symbols that a library defines, by names.
 struct SymbolTables {
     base: usize,
     names: *const libc::c_char,

@@ -28,7 +28,7 @@ pub(crate) fn go_on(
     }
 }
 
-/// Where to go on to after a failure.
+/// The function to go on to after a failure.
 unsafe extern "C-unwind" fn fail() -> c_int {
     -1
 }

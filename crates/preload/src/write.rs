@@ -80,7 +80,7 @@ pub(crate) fn is_plain(fd: c_int) -> bool {
     plain::is_plain(fd) && !layer::guards_memory() && !checkpoint::may_come()
 }
 
-/// Where a write goes.
+/// The place of a write.
 #[derive(Clone, Copy)]
 enum WritePlace {
     Position,

@@ -141,7 +141,7 @@ fn in_cache(name: &[u8]) -> Vec<PathBuf> {
     named.map(path_of).collect()
 }
 
-/// Where the dynamic linker looks for what a library loads; none if it does not say so.
+/// The dynamic linker's directories for a library's own loads; none if it does not name them.
 ///
 /// # Safety
 ///

@@ -99,7 +99,7 @@ impl Execution<'_> {
 }
 
 impl ExecutedProgram {
-    /// Where it is, if the path can be handed on. One below a descriptor may be gone by then.
+    /// Its path, if that can be handed on. One below a descriptor may be gone by then.
     fn path(&self) -> Option<PathBuf> {
         match *self {
             Self::Path(path) => text(path).map(PathBuf::from),
@@ -135,7 +135,7 @@ fn is_unlimited() -> bool {
         .all(|resource| getrlimit(resource).current.is_none())
 }
 
-/// How much the arrays take.
+/// The size of the arrays.
 struct EntrySize {
     /// Words and variables, each with a null pointer behind them.
     pointers: usize,

@@ -41,7 +41,7 @@ pub(super) fn kept(program: &ExecutedProgram, environment: StringArray) -> Optio
     Some(unsafe { wanted.fill_memory(memory, environment) })
 }
 
-/// How much an environment takes, of a program that this library is not for.
+/// The size of an environment, of a program that this library is not for.
 struct EnvironmentSize {
     /// With the null pointer behind them.
     variables: usize,

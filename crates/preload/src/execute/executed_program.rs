@@ -92,7 +92,7 @@ pub(super) fn text<'a>(of: *const c_char) -> Option<&'a OsStr> {
     (!of.is_null()).then(|| OsStr::from_bytes(unsafe { CStr::from_ptr(of) }.to_bytes()))
 }
 
-/// Whether every program of this name that may be meant is followed.
+/// True if every program of this name that may be meant is followed.
 fn searched(name: &OsStr) -> bool {
     in_search_path(name).all(|path| program::is_followed(&path))
 }
