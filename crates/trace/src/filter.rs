@@ -14,7 +14,8 @@ pub(crate) const ARCHITECTURE: u32 = 0xC000_003E;
 #[cfg(target_arch = "aarch64")]
 pub(crate) const ARCHITECTURE: u32 = 0xC000_00B7;
 
-/// Where `struct seccomp_data` has the number, the architecture, and the low halves of arguments.
+/// Offsets in `struct seccomp_data` of the number, the architecture, and the low halves of
+/// arguments.
 const NUMBER: u32 = 0;
 const MACHINE: u32 = 4;
 const ARGUMENTS: u32 = 16;

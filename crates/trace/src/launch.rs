@@ -114,7 +114,7 @@ fn fork() -> Result<pid_t, TraceError> {
     Errno::result(unsafe { libc::fork() }).map_err(TraceError::call("starting a process"))
 }
 
-/// Whether a child may install the filter; where it may not, each of the program's calls stops it.
+/// True if a child may install the filter; else each of the program's calls stops it.
 fn may_filter(filter: &[sock_filter]) -> Result<bool, TraceError> {
     let child = fork()?;
     if child == 0 {

@@ -20,7 +20,7 @@ use std::{
 #[derive(Debug, thiserror::Error)]
 #[error("{doing} {}: {source}", path.display())]
 pub struct ProbeError {
-    /// What was being done, as a verb.
+    /// The step that failed, as a verb.
     doing: &'static str,
     /// To which file.
     path: PathBuf,
