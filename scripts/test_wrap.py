@@ -58,5 +58,39 @@ class Markdown(unittest.TestCase):
         self.assertFalse("docs/durability.md".startswith(wrap.NOT_OURS))
 
 
+class Sentences(unittest.TestCase):
+    """A sentence of more than 35 words is named with its paragraph's line."""
+
+    def long(self, *lines):
+        return [(number, words) for number, words, _ in wrap.long_sentences("\n".join(lines))]
+
+    def test_a_sentence_over_the_limit_is_found_across_lines(self):
+        limit = " ".join(["word"] * wrap.SENTENCE_WORDS)
+        self.assertEqual(self.long("# Title", "", f"{limit}.", f"{limit}."), [])
+        self.assertEqual(self.long("# Title", "", "Short.", limit, "more."), [(3, wrap.SENTENCE_WORDS + 1)])
+
+    def test_items_are_sentences_of_their_own(self):
+        half = " ".join(["word"] * 20)
+        self.assertEqual(self.long(f"* {half}", f"* {half}", f"  {half}"), [(2, 40)])
+        self.assertEqual(self.long(f"1. {half}.", f"   {half}"), [])
+
+    def test_code_and_links_count_as_they_are_read(self):
+        code = f"`{LONG}` ``{LONG}``"
+        self.assertEqual(self.long(f"{code} [a word]({'x/' * 40}). **{LONG}.** {LONG}", "", "```", LONG, LONG, "```"), [])
+        self.assertEqual(self.long(f"[{LONG}](x.md) {LONG}"), [(1, 60)])
+
+    def test_tables_headings_and_diagrams_have_none(self):
+        self.assertEqual(self.long(f"| {LONG} {LONG} |", f"## {LONG} {LONG}", "", f"    {LONG} {LONG}", "", f"├── {LONG} {LONG}"), [])
+
+    def test_a_name_or_code_may_begin_a_sentence(self):
+        half = " ".join(["word"] * 20)
+        self.assertEqual(self.long(f"{half}. etcd {half}. `x` {half} (so it is.) {half}"), [])
+        self.assertEqual(self.long(f"{half}, e.g. {half}"), [(1, 41)])
+
+    def test_whole_site_is_measured(self):
+        self.assertTrue("docs/databases/redis.md".startswith(wrap.MEASURED))
+        self.assertFalse("lab/legs/README.md".startswith(wrap.MEASURED))
+
+
 if __name__ == "__main__":
     unittest.main()

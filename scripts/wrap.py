@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Wraps the comments of Rust files, which rustfmt leaves as they are, and the paragraphs of Markdown
-at 100 columns.
+at 100 columns, and finds sentences of documents that are too long.
 
 A paragraph is wrapped anew if a line of it is too long, or ends far before the margin though the
 next word had room. Code, tables, diagrams, headings and definitions of links stay as they are, and
 so do pages that a program writes. Code in Markdown is only measured: the site shows so many columns of it
 (docs/site/site.css).
+
+A sentence has 35 words at most, in paragraphs and in items of lists. Whoever writes divides it; this only names it. Tables,
+code, diagrams and headings have no sentences; inline code is one word, and a link as many as its text.
 """
 
 import argparse
@@ -20,6 +23,14 @@ WIDTH = 100
 CODE_WIDTH = 125
 # Where a line ends before this though the next word had room, a paragraph was wrapped by hand.
 RAGGED = 62
+SENTENCE_WORDS = 35
+# Documents whose sentences are measured.
+MEASURED = ("docs/", "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")
+# A page of figures whose sentences are still to be divided.
+UNDIVIDED = ("docs/performance.md",)
+SENTENCE_END = re.compile(r"(?<=[.!?])[)\"'*_]*\s+")
+# Ends in a period, and ends no sentence.
+SHORTENED = re.compile(r"\b(?:e\.g|i\.e|et al|vs|cf|p|pp|Fig|No)\.$")
 # Pages that a program writes; and a line's end in the text of an issue is one when it is read.
 NOT_OURS = ("docs/suites.md", "lab/powercut/REPORT.md", "lab/powercut/mariadb-flash.md", ".github/")
 COMMENT = re.compile(r"^(\s*)(//!|///|//)(?: (.*)|)$")
@@ -32,7 +43,7 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="change nothing; status 1 if anything would be")
     options = parser.parse_args()
     listed = subprocess.run(["git", "ls-files", "*.rs", "*.md"], check=True, capture_output=True, text=True)
-    changed, wide = [], []
+    changed, wide, long = [], [], []
     for path in map(pathlib.Path, listed.stdout.split()):
         if str(path).startswith(NOT_OURS) or not path.exists():
             continue
@@ -40,6 +51,8 @@ def main() -> int:
         wrapped = "\n".join(wrap(text.split("\n"), is_markdown=path.suffix == ".md"))
         if path.suffix == ".md":
             wide += [f"{path}:{number}" for number, line in code_lines(text) if len(line) > CODE_WIDTH]
+            if str(path).startswith(MEASURED) and not str(path).startswith(UNDIVIDED):
+                long += [f"{path}:{number}: {words} words: {sentence[:60]}…" for number, words, sentence in long_sentences(text)]
         if wrapped != text:
             changed.append(path)
             if not options.check:
@@ -48,7 +61,9 @@ def main() -> int:
         print(f"{path}: not wrapped at {WIDTH} columns: make fmt" if options.check else path)
     for place in wide:
         print(f"{place}: a line of code over {CODE_WIDTH} columns, which the site does not show whole: break it")
-    return int(bool(wide) or (options.check and bool(changed)))
+    for place in long:
+        print(f"{place}: a sentence of more than {SENTENCE_WORDS} words: divide it")
+    return int(bool(wide or long) or (options.check and bool(changed)))
 
 
 def code_lines(text: str) -> Iterator[tuple[int, str]]:
@@ -61,6 +76,43 @@ def code_lines(text: str) -> Iterator[tuple[int, str]]:
             yield number, line
         elif line.startswith("    "):
             yield number, line[4:]
+
+
+def long_sentences(text: str) -> Iterator[tuple[int, int, str]]:
+    """The sentences of a page that are too long: the line where their paragraph begins, their words, and the sentence."""
+    for number, paragraph in paragraphs(text.split("\n")):
+        for sentence in sentences(paragraph):
+            words = len(re.findall(r"\S*\w\S*", sentence))
+            if words > SENTENCE_WORDS:
+                yield number, words, sentence
+
+
+def paragraphs(lines: list[str]) -> Iterator[tuple[int, str]]:
+    """The paragraphs and items of a page, each as one line, with the number of their first one."""
+    is_code, begun, words = False, 0, ""
+    for number, line in enumerate([*lines, ""], 1):
+        is_fence = line.lstrip().startswith("```")
+        is_other = is_fence or is_code or not line.strip() or (AS_IT_IS.match(line) and not words)
+        is_code ^= is_fence
+        if words and (is_other or ITEM.match(line) or AS_IT_IS.match(line.strip())):
+            yield begun, words
+            words = ""
+        if not is_other and not AS_IT_IS.match(line.strip()):
+            begun = begun if words else number
+            words = f"{words} {ITEM.sub('', line).strip()}".strip()
+
+
+def sentences(paragraph: str) -> Iterator[str]:
+    """The sentences of a paragraph, with inline code and links as words."""
+    plain = re.sub(r"!?\[([^\]]*)\]\([^)\s]*\)", r"\1", re.sub(r"(`+).+?\1", "Code", paragraph))
+    sentence = ""
+    for part in SENTENCE_END.split(plain):
+        sentence = f"{sentence} {part}".strip()
+        if not SHORTENED.search(sentence):
+            yield sentence
+            sentence = ""
+    if sentence:
+        yield sentence
 
 
 def wrap(lines: list[str], *, is_markdown: bool = False) -> list[str]:

@@ -36,10 +36,7 @@ pub use completions::Completions;
 pub use man::Man;
 pub use run::{PreloadLibrary, RunCommand, RunLayer};
 
-use clap::{
-    ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand,
-    error::{ContextKind, ContextValue, ErrorKind},
-};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::{ffi::OsString, process::ExitCode};
 
 /// Tests and laboratories ask for it: only a build with failpoints obeys them.
@@ -107,7 +104,7 @@ pub fn main() -> ExitCode {
             .err()
             .map_or(ExitCode::SUCCESS, |failure| failure.report(false));
     }
-    let (cli, json) = parse(std::env::args_os()).unwrap_or_else(|error| with_tip(error).exit());
+    let (cli, json) = parse(std::env::args_os()).unwrap_or_else(|error| error.exit());
     let done = match cli.command {
         MainCommand::Run(run) => run.run(),
         MainCommand::Recover(recover) => recover.run(),
@@ -144,22 +141,6 @@ fn is_json(matches: &ArgMatches) -> bool {
     }
 }
 
-/// Says where the emulation of devices is to who looks for it in `forebay run`.
-fn with_tip(mut error: clap::Error) -> clap::Error {
-    const EMULATION: [&str; 2] = ["--device", "--media-profile"];
-    if let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg)
-        && error.kind() == ErrorKind::UnknownArgument
-        && EMULATION.contains(&argument.as_str())
-    {
-        let tip = "emulated devices are the laboratory's: forebay-lab run has this option";
-        error.insert(
-            ContextKind::Suggested,
-            ContextValue::StyledStrs(vec![tip.into()]),
-        );
-    }
-    error
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,17 +148,5 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn an_option_of_the_laboratory_is_refused_with_where_it_is() {
-        let said = |line: &str| match Cli::try_parse_from(line.split_whitespace()) {
-            Ok(_) => panic!("{line} is accepted"),
-            Err(error) => with_tip(error).to_string(),
-        };
-        let refused = said("forebay run --device d=nvme -- true");
-        assert!(refused.contains("forebay-lab run"), "{refused}");
-        let refused = said("forebay run --devices -- true");
-        assert!(!refused.contains("forebay-lab"), "{refused}");
     }
 }

@@ -122,6 +122,29 @@ fn what_was_not_synced_is_not_in_the_pool_after_a_power_cut() {
     holds(&path, &[(1, 3000)]);
 }
 
+/// Promise (files): With a pool on a disk, what a sync of the drain took along without having been
+/// committed is not taken for a clone's at a recovery.
+#[test]
+fn what_the_drain_took_along_is_no_clones() {
+    let lab = Lab::on_disk();
+    let path = lab.data("a.log");
+    let mut run = lab.run_with(|command| {
+        command.env("FOREBAY_FAILPOINT", "files:drain-sync=1:500ms");
+        command.env("FOREBAY_TEST_WAITS", "commit-every=60000");
+    });
+    assert_eq!(run.open("a", &path, RDWR), 1);
+    // The second has no room in the first one's segment, which is drained.
+    run.calls(["pwrite a 0 1 60000", "pwrite a 60000 2 30000"]);
+    run.calls(["pwrite a 90000 3 9000", "sync a", "pwrite a 70000 4 300"]);
+    let synced = || fs::read(lab.synced(&path)).is_ok_and(|bytes| bytes.len() == 99_000);
+    assert!(eventually(synced));
+    run.kill_both();
+    lab.power_cut();
+    let reports = lab.recover(Some(OTHER_BOOT), &[]);
+    assert_eq!(lab.lanes(), 0, "{reports:?}");
+    assert!(fs::read(&path).unwrap()[70_000..70_300] == content(4, 300));
+}
+
 /// Promise (files): A synchronous write is durable when it returns, with a pool on a disk too.
 #[test]
 fn a_write_that_is_synchronous_is_durable_when_it_returns() {

@@ -52,6 +52,7 @@ pub mod format;
 mod lane;
 mod legs;
 mod lsn;
+#[doc(hidden)]
 pub mod media;
 mod monotonic;
 #[doc(hidden)]
@@ -96,13 +97,18 @@ pub use checksum::{Checksum, crc32c};
 #[doc(hidden)]
 pub use complain::{complain, complain_repeated, note_standard_error, say_what_ended};
 pub use error::{AppendError, PoolError, PoolErrorKind};
+#[doc(hidden)]
 pub use format::{
-    layout::{FORMAT_VERSION, PAGE, PoolGeometry, SEGMENTS_MAX},
-    record::{Lsn, RECORD_HEADER, Record, RecordHeader, record_bytes},
+    layout::{FORMAT_VERSION, PAGE, SEGMENTS_MAX},
+    record::{RECORD_HEADER, RecordHeader, record_bytes},
 };
-pub use lane::{
-    AheadBytes, AheadPages, Crowded, DrainWork, Lane, LaneUse, PinnedBytes, Recovered, Sealed,
+pub use format::{
+    layout::PoolGeometry,
+    record::{Lsn, Record},
 };
+#[doc(hidden)]
+pub use lane::{AheadBytes, AheadPages, DrainWork, PinnedBytes};
+pub use lane::{Crowded, Lane, LaneUse, Recovered, Sealed};
 #[doc(hidden)]
 pub use legs::LegTrip;
 pub use media::PoolPersistence;
@@ -112,8 +118,9 @@ pub use pool::{ClaimOptions, LaneCopy, Pool, PoolOptions};
 pub use shared::{CompleteSegment, Member, SharedLane};
 #[doc(hidden)]
 pub use stack::with_room;
-pub use status::{LaneCheck, LaneStatus, PoolHold, RecoveryLock};
-pub use uuid::Uuid;
-pub use wait_meter::WaitCounts;
 #[doc(hidden)]
-pub use wait_meter::{WaitMeter, WaitTimer};
+pub use status::{LaneCheck, PoolHold, RecoveryLock};
+pub use status::LaneStatus;
+pub use uuid::Uuid;
+#[doc(hidden)]
+pub use wait_meter::{WaitCounts, WaitMeter, WaitTimer};

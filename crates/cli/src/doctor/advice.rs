@@ -23,7 +23,6 @@ pub fn advise(report: &DoctorReport) -> Vec<String> {
     advice.extend(report.legs.iter().filter_map(LegsFound::advice));
     advice.extend(memory(report));
     advice.extend(disk(report));
-    advice.push("See the difference on this machine: forebay-lab demo".to_owned());
     advice
 }
 

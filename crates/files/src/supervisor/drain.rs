@@ -33,7 +33,7 @@ use crate::{
     sys::{self, errno_of},
     void_marks,
 };
-use forebay_pool::{Lsn, MonotonicTime, extents, rewrite};
+use forebay_pool::{Lsn, MonotonicTime, extents, failpoint, rewrite};
 use parking_lot::Mutex;
 use rustix::{fs::OFlags, io::Errno};
 use std::{
@@ -74,9 +74,10 @@ const LOOK: Duration = Duration::from_millis(100);
 /// as long as many segments to be filled.
 pub(super) fn prepare(shared: &SupervisorState, run: &RunState) {
     let mut committed = MonotonicTime::now();
+    let commit_every = failpoint::limit("commit-every", COMMIT_EVERY);
     while !run.ended.load(Acquire) {
         run.lag(shared.started.elapsed());
-        if committed.elapsed() >= COMMIT_EVERY {
+        if committed.elapsed() >= commit_every {
             // If it cannot be, the next sync finds that out.
             let _ = run.lane.commit();
             if run.has_lost_pool() || run.is_damaged() {

@@ -6,7 +6,9 @@
 //! them. It has to know that a sync was under way.
 //!
 //! A pool on a disk is not told that, since each word costs a write: there the file is right in any
-//! case.
+//! case. Instead, it is given the records that it lacks, before the syncs and behind them: a sync
+//! takes along what was written and not committed, and a recovery that has no record of that would
+//! take it for what another program wrote to a clone.
 
 use crate::lane_label::{LabelMark, label};
 use forebay_pool::{PoolError, SharedLane};
@@ -48,7 +50,11 @@ impl LaneMark {
     /// Does `work`, which syncs files, and says meanwhile that it does.
     pub(super) fn syncing<T>(&self, lane: &SharedLane, work: impl FnOnce() -> T) -> T {
         if lane.member().needs_commit() {
-            return work();
+            // If it cannot be, the next sync finds that out.
+            let _ = lane.commit();
+            let done = work();
+            let _ = lane.commit();
+            return done;
         }
         let change = |change: &dyn Fn(&mut u32)| {
             let mut said = self.said.lock();
