@@ -248,7 +248,7 @@ bench-quick: ## The benchmarks at toy size (they run, not how fast), and the pap
 	$(call measure,fam-quick,fam --quick)
 	$(call papers,--quick,papers-quick)
 
-lint: ## Check formatting, clippy, the libraries' documentation, licences, shell scripts, links between documents, Kubernetes' manifests, the promises, the names of types and of tests, circles of files, who reads the variables of tests, and the C header
+lint: ## Check formatting, clippy, the libraries' documentation, licences, shell scripts, links between documents, Kubernetes' manifests, the promises, the names of types and of tests, files' heads, circles of files, who reads the variables of tests, and the C header
 	@scripts/setup.sh lint
 	cargo fmt --all --check
 	scripts/wrap.py --check

@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""Lists the names of types that several places of the product define, and tests' names that are long.
+"""Lists the names of types that several places of the product define, tests' names that are long, and
+heads of files that begin with no name at all.
 
 A reader who meets a name should know which type it is: one word serves where only one type of
 crates/ has it, and two words say the thing where one does not. Counted are structs, enums, unions,
 traits and type aliases, without tests and without the types that an `impl` gives to a trait.
 
 A test's name is a sentence that fits on a line: that of a failure's report, or of a promise.
+
+A file's head names the thing that the file owns, and begins with it: "Errors of a pool", not "What can
+go wrong with a pool".
 """
 
 import argparse
@@ -24,6 +28,11 @@ ALLOWED = {
 TYPE = re.compile(r"^( *)(?:pub(?:\([^)]*\))? )?(?:unsafe )?(struct|enum|union|trait|type) (\w+)\b", re.MULTILINE)
 # Characters of a test's name.
 TEST_NAME_MAX = 60
+# Files whose heads name what they own.
+HEADED = ("crates/*.rs", "lab/*.rs")
+# A head that begins so is a clause without its noun.
+NO_NOUN = re.compile(r"(?:As whom|How|Of which|That which|What|When|Where|Whether|Which|Who|Whom|Whose|Why)\b")
+HEAD = re.compile(r"^//! *(.*)", re.MULTILINE)
 
 # What the compiler does not read as code: comments, strings, characters.
 NO_CODE = re.compile(
@@ -114,6 +123,15 @@ def too_long(found):
             yield f"{place}: {name} {length}: say what holds and when, subject first"
 
 
+def nameless_heads(files):
+    """What `--check` prints of the files whose heads name nothing. `files` are texts by path."""
+    for path, text in sorted(files.items()):
+        head = HEAD.search(text)
+        if head and NO_NOUN.match(head[1]):
+            line = text.count("\n", 0, head.start()) + 1
+            yield f"{path}:{line}: the head begins with {head[1].split()[0]!r}: name what the file owns, as a noun or a sentence"
+
+
 def share(part, whole):
     return f"{part} of {whole} ({100 * part / max(whole, 1):.0f} %)"
 
@@ -127,13 +145,14 @@ def tracked(*patterns):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    check = "print the names that need a second word or are too long, and fail if there is any"
+    check = "print the names that need a second word or are too long, and heads without one, and fail if there is any"
     parser.add_argument("--check", action="store_true", help=check)
     arguments = parser.parse_args()
     found = defined(tracked("crates/*/src/*.rs"))
     sentences = list(named_tests(tracked("crates/*.rs", "lab/*.rs")))
     if arguments.check:
-        sys.exit("\n".join([*wrong(found), *too_long(sentences)]) or None)
+        heads = nameless_heads(tracked(*HEADED))
+        sys.exit("\n".join([*wrong(found), *too_long(sentences), *heads]) or None)
     for name, places in shared(found).items():
         print(f"{name}: {', '.join(places)}")
     types = sum(map(len, found.values()))

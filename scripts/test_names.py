@@ -70,5 +70,19 @@ fn no_test() {}
         self.assertTrue(error.startswith(f"a.rs:2: {'b' * 61} has 61 characters, of at most 60"), error)
 
 
+class NamelessHeads(unittest.TestCase):
+    def test_a_head_that_begins_with_a_clause_is_named_with_its_line(self):
+        for head in ("Which legs a pool is read from.", "As whom a command works."):
+            (error,) = names.nameless_heads({"src/a.rs": f"#![no_std]\n//! {head}\n"})
+            self.assertTrue(error.startswith(f"src/a.rs:2: the head begins with '{head.split()[0]}'"), error)
+
+    def test_a_head_of_a_noun_or_a_sentence_passes(self):
+        for head in ("The choice of legs.", "Whole files.", "Asks each leg what it has."):
+            self.assertEqual(list(names.nameless_heads({"src/a.rs": f"//! {head}\n//! What follows is free.\n"})), [])
+
+    def test_a_file_without_a_head_and_a_comment_in_it_pass(self):
+        self.assertEqual(list(names.nameless_heads({"src/a.rs": "/// What it is.\nstruct A; // How it is.\n"})), [])
+
+
 if __name__ == "__main__":
     unittest.main()

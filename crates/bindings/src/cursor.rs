@@ -35,7 +35,7 @@ impl StoreCursor {
         self.at.as_ref().map(|(key, value)| (&key[..], &value[..]))
     }
 
-    /// What went wrong since the last seek: it is at no key then.
+    /// The error since the last seek, if there was one: it is at no key then.
     #[must_use]
     pub fn trouble(&self) -> Option<&StoreError> {
         self.trouble.as_ref()

@@ -1,4 +1,4 @@
-//! [`BindingError`]: what a binding can refuse, beside the store and its pool.
+//! [`BindingError`]: a binding's refusals, beside those of the store and its pool.
 
 use forebay_pool::PoolError;
 use forebay_store::StoreError;
@@ -23,20 +23,20 @@ pub enum BindingError {
     /// A store's pool is not there, and no new one is to be made.
     #[error("the pool {} is not there; put it back, or name another place (the option pool); a store that was closed takes a new one: open it with create_if_missing", pool.display())]
     PoolMissing {
-        /// Where it was looked for.
+        /// The path at which it was looked for.
         pool: PathBuf,
     },
     /// The operating system refused.
     #[error("{doing} {}: {source}", path.display())]
     System {
-        /// What was being done, as a verb.
+        /// The step that failed, as a verb.
         doing: &'static str,
         /// To which file.
         path: PathBuf,
         /// The system's reason.
         source: io::Error,
     },
-    /// What was given makes no sense.
+    /// An argument makes no sense.
     #[error("{0}")]
     Argument(String),
 }

@@ -1,4 +1,5 @@
-//! What the store's bindings share, for languages whose users expect one directory and one call:
+//! Common parts of the store's bindings, for languages whose users expect one directory and one
+//! call:
 //!
 //! * `options`; `place`: where a store and its pool are, by one name;
 //! * `bound`: an open store with the pool that it needs, and writes that may be committed later;

@@ -1,10 +1,10 @@
-//! [`BindingOptions`]: how a store is opened by its name.
+//! [`BindingOptions`]: options to open a store by its name.
 
 use forebay_pool::PoolOptions;
 use forebay_store::{Durability, StoreOptions};
 use std::path::{Path, PathBuf};
 
-/// What kind of pool is made, if one is.
+/// The kind of pool that is made, if one is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PoolKind {
     /// A file on an ordinary disk: a synced write costs one write, and survives a power cut.
@@ -16,7 +16,7 @@ pub enum PoolKind {
     Emulated,
 }
 
-/// How a store is opened by its name. Begins with the store's own defaults, and a pool on a disk.
+/// Options to open a store by its name. Begins with the store's own defaults, and a pool on a disk.
 #[derive(Clone, Debug)]
 pub struct BindingOptions {
     pub(crate) store: StoreOptions,
@@ -58,20 +58,20 @@ impl BindingOptions {
         }
     }
 
-    /// When a write is durable. Default: by a pool. [`Durability::Fsync`] and
+    /// Sets the moment at which a write is durable. Default: by a pool. [`Durability::Fsync`] and
     /// [`Durability::NoSync`] use a pool only to take over what an earlier session left in it.
     #[must_use]
     pub fn durability(self, durability: Durability) -> Self {
         Self { durability, ..self }
     }
 
-    /// Where the pool is. Default: NAME/pool.
+    /// Sets the pool's path. Default: NAME/pool.
     #[must_use]
     pub fn pool(self, path: Option<PathBuf>) -> Self {
         Self { pool: path, ..self }
     }
 
-    /// What kind of pool is made. Default: on a disk.
+    /// Sets the kind of pool that is made. Default: on a disk.
     #[must_use]
     pub fn pool_kind(self, pool_kind: PoolKind) -> Self {
         Self { pool_kind, ..self }
@@ -96,7 +96,7 @@ impl BindingOptions {
         self.pool.as_deref()
     }
 
-    /// How a pool is made.
+    /// Options to make a pool.
     pub(crate) fn pool_options(&self) -> PoolOptions {
         // A pool has some segments of at most 8 MiB; smaller ones in a small pool.
         let segment = (self.pool_bytes / 8).next_power_of_two() / 2;

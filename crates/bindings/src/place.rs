@@ -1,4 +1,4 @@
-//! [`StorePlace`]: where a store and its pool are, by one name.
+//! [`StorePlace`]: the place of a store and its pool, by one name.
 //!
 //! A name is a directory:
 //!
@@ -22,9 +22,9 @@ use std::{
 
 const POOL: &str = "pool";
 const DATA: &str = "data";
-/// What tells a directory that holds a store.
+/// The file that tells a directory that holds a store.
 pub(crate) const MANIFEST: &str = "MANIFEST";
-/// Where a store of some name is.
+/// The place of a store of some name.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct StorePlace {
     pub(crate) name: PathBuf,

@@ -1,5 +1,5 @@
-//! What a block device survives, by what the kernel says of it: a disk of this machine, an array, a
-//! volume that other machines keep.
+//! The losses that a block device survives, as the kernel describes the device: a disk of this
+//! machine, an array, a volume that other machines keep.
 //!
 //! A pool on a disk survives what that disk survives, and no more. Sources: `sysfs-block-nvme` and
 //! the kernel's drivers for md, nbd and nvme (attributes of `/sys/block/NAME`), `/proc/drbd` of
@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The largest loss after which what was synced to the device is still there.
+/// The largest loss after which synced writes are still on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SurvivedLoss {
@@ -28,16 +28,16 @@ pub enum SurvivedLoss {
     Machine,
 }
 
-/// What is known of one device.
+/// The losses that one device survives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DiskLoss {
     /// Its name below `/sys/block`.
     pub disk: String,
-    /// What it survives.
+    /// The losses that it survives.
     pub survives: SurvivedLoss,
-    /// What it is, in words.
+    /// Its kind, in words.
     pub told: String,
-    /// What speaks against keeping acknowledged writes on it, beside data that is elsewhere.
+    /// The doubt about keeping acknowledged writes on it, beside data that is elsewhere.
     pub doubt: Option<String>,
 }
 
@@ -54,7 +54,7 @@ impl DiskLoss {
     }
 }
 
-/// Where the kernel says it.
+/// The kernel's directories.
 struct KernelView<'a> {
     blocks: &'a Path,
     drbd: &'a Path,
@@ -118,7 +118,7 @@ impl KernelView<'_> {
             ),
             (false, _) => seen.loss(
                 SurvivedLoss::PowerCut,
-                "a mirror by DRBD of which one side is not up to date: only the other has the last writes"
+                "a mirror by DRBD with one side not up to date: only the other has the last writes"
                     .to_owned(),
             ),
         })
@@ -170,7 +170,7 @@ impl SeenDevice<'_> {
         Some(match spare {
             0 if is_behind => self.loss(
                 SurvivedLoss::PowerCut,
-                format!("{what}, of which one may be written behind"),
+                format!("{what}; one of them may be written behind"),
             ),
             0 => self.loss(
                 SurvivedLoss::PowerCut,
@@ -188,12 +188,12 @@ impl SeenDevice<'_> {
         })
     }
 
-    /// What another machine serves.
+    /// The loss of a disk that another machine serves.
     fn served(&self) -> Option<DiskLoss> {
         if numbered(self.disk, "nbd").is_some() {
-            let told = "a network block device: what it survives is its server's to say (nbdkit memory: not the server's restart)";
+            let told = "a network block device: only its server's administrator knows the losses it survives (nbdkit memory: not the server's restart)";
             let doubt = format!(
-                "{} survives what its server makes of it, which may keep it in memory",
+                "{} survives as much as its server, which may keep it in memory",
                 self.disk
             );
             return Some(self.doubtful(SurvivedLoss::Unknown, told.to_owned(), doubt));
@@ -219,12 +219,13 @@ impl SeenDevice<'_> {
         Some(self.loss(
             SurvivedLoss::Unknown,
             format!(
-                "a volume by {by}: it survives what its target does, which may be other machines"
+                "a volume by {by}: it survives as much as its target, which may be other machines"
             ),
         ))
     }
 
-    /// How an NVMe controller is reached; with native multipath the subsystem has the controllers.
+    /// The transport of an NVMe controller; with native multipath the subsystem has the
+    /// controllers.
     fn transport(&self) -> Option<String> {
         let device = self.at.join("device");
         let own = self.read("device/transport");
@@ -297,7 +298,7 @@ impl SeenDevice<'_> {
             ),
             true => self.loss(
                 SurvivedLoss::Unknown,
-                "a disk by this machine's host, whose word on power cuts it is".to_owned(),
+                "a disk by this machine's host: only the host knows if it survives power cuts".to_owned(),
             ),
             false => self.loss(
                 SurvivedLoss::PowerCut,
@@ -307,7 +308,7 @@ impl SeenDevice<'_> {
     }
 }
 
-/// What follows a kind in a device's name, if that is its number.
+/// The text behind a kind in a device's name, if that is its number.
 fn numbered<'a>(name: &'a str, kind: &str) -> Option<&'a str> {
     let number = name.strip_prefix(kind)?;
     let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());

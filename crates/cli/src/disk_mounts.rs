@@ -1,4 +1,4 @@
-//! What the kernel says of mounts and disks.
+//! The kernel's list of mounts, and of disks that nothing uses.
 
 use forebay_pool::disk_signatures;
 use forebay_probe::disk;

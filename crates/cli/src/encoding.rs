@@ -3,7 +3,7 @@
 use base64::{Engine, prelude::BASE64_STANDARD};
 use clap::Args;
 
-/// How keys and values stand on the command line and in listings.
+/// The form of keys and values on the command line and in listings.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Encoding {
     /// Keys and values are written in hexadecimal

@@ -1,4 +1,4 @@
-//! How a command fails: its message and its exit status.
+//! A command's failure: its message and its exit status.
 
 use crate::users::{SystemUser, UserError};
 use forebay_files::{FilesError, policy::PolicyError};
@@ -6,10 +6,10 @@ use forebay_pool::{PoolError, PoolErrorKind};
 use forebay_store::StoreError;
 use std::{fmt, fs, io, os::unix::fs::MetadataExt, path::Path};
 
-/// Why a command did not succeed.
+/// The reason that a command did not succeed.
 #[derive(Debug)]
 pub enum Failure {
-    /// The command line asks for what cannot be. Status 2.
+    /// The command line asks for something that cannot be. Status 2.
     Usage(String),
     /// It did not work. The message says what to do. Status 1.
     Failed(String),
@@ -102,7 +102,7 @@ impl From<PoolError> for Failure {
     }
 }
 
-/// What to do about a pool that this user may not open.
+/// The remedy for a pool that this user may not open.
 fn who_may(pool: &Path) -> String {
     let this = SystemUser::numbered(rustix::process::geteuid().as_raw()).name;
     let shown = pool.display();

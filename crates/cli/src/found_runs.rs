@@ -1,11 +1,11 @@
-//! What is said of runs that do not speak for themselves, and of where runs were looked for: by
-//! `forebay status` and `forebay top`.
+//! Sentences for `forebay status` and `forebay top` on runs that do not answer, and on the
+//! directory in which runs were looked for.
 
 use crate::users::SystemUser;
 use forebay_files::supervisor::{OrphanedRun, RunScope, WaitingPool};
 use std::path::Path;
 
-/// Where runs were looked for, in words.
+/// The place in which runs were looked for, in words.
 pub fn looked(dir: &Path, whose: RunScope) -> String {
     let user = SystemUser::numbered(rustix::process::geteuid().as_raw()).name;
     let (of, elsewhere) = match whose {
@@ -46,7 +46,7 @@ pub fn orphaned(run: &OrphanedRun) -> String {
     )
 }
 
-/// Of what a run left in a pool.
+/// A sentence on the records that a run left in a pool.
 pub fn waiting(pool: &WaitingPool) -> String {
     let holds = match pool.records {
         Some(records) => format!("holds {records} records"),

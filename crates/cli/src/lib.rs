@@ -59,8 +59,8 @@ const VERSION: &str = match forebay_pool::failpoint::BUILT_IN {
                   writes are durable once they are in the pool. A *store* is an embedded key-value store (WiscKey) whose log \
                   begins in a pool.",
     after_long_help = "Examples:\n  \
-        forebay doctor                                    what this machine offers, and what to do next\n  \
-        forebay learn -- python3 app.py                   which files a program syncs, and what that costs\n  \
+        forebay doctor                                    this machine's memory and disks, and the next steps\n  \
+        forebay learn -- python3 app.py                   the files that a program syncs, and the cost\n  \
         forebay run --emulated 64MiB -- redis-server --appendonly yes --appendfsync always\n  \
         forebay pool create /dev/shm/try.pool --emulated  a pool to try things with\n  \
         forebay store put --dir s --pool /dev/shm/try.pool greeting hello\n  \
@@ -96,7 +96,7 @@ enum MainCommand {
     Man(man::Man),
 }
 
-/// Does what the command line says. The status of the process.
+/// Obeys the command line. The status of the process.
 #[must_use]
 pub fn main() -> ExitCode {
     if let Some(done) = run::agent_main() {

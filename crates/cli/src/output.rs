@@ -35,7 +35,7 @@ impl Output {
         self.bytes(&line)
     }
 
-    /// Writes what is buffered.
+    /// Writes buffered output.
     pub fn finish(mut self) -> Result<(), Failure> {
         self.0.flush().map_err(Failure::output)
     }
@@ -121,7 +121,8 @@ pub fn fields(fields: &[(&str, String)]) -> String {
         .collect()
 }
 
-/// Text with words of others, which may have anything in them, without what a terminal obeys.
+/// Text with words of others, which may have anything in them, without characters that a terminal
+/// obeys.
 pub fn printable(text: &str) -> String {
     let is_plain = |c: char| c == '\n' || !c.is_control();
     text.chars()

@@ -1,4 +1,4 @@
-//! What a run did between two looks at it, a second: for `forebay status --watch`.
+//! A run's rates a second, from two looks at its counts: for `forebay status --watch`.
 
 use crate::size;
 use forebay_files::{DURATION_BOUNDS, DurationHistogram, supervisor::SupervisorStatus};
@@ -28,8 +28,8 @@ pub struct RunRates {
     pub commit_p99_is_longer: bool,
 }
 
-/// The time that this share of them took at most, and whether that is only the last bound, and
-/// it took longer.
+/// The time that this share of them took at most; true if that is only the last bound, and it took
+/// longer.
 pub fn quantile(took: &DurationHistogram, share: f64) -> (Option<f64>, bool) {
     match took.quantile_seconds(share) {
         Some(seconds) if seconds.is_infinite() => (
@@ -40,7 +40,7 @@ pub fn quantile(took: &DurationHistogram, share: f64) -> (Option<f64>, bool) {
     }
 }
 
-/// What a run has counted so far.
+/// A run's counts so far.
 struct RunCounts {
     writes: u64,
     bytes: u64,

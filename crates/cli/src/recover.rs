@@ -11,14 +11,14 @@ use forebay_pool::PoolOptions;
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// Bring what forebay run left in a pool to its files, after a crash or power cut
+/// Bring records that forebay run left in a pool to their files, after a crash or power cut
 #[derive(Args)]
 #[command(
     long_about = "Brings the acknowledged writes that a run left in the pool to the files that they belong to, and syncs those. After a crash \
                   of processes the kernel has it all, and syncing is enough; after a power cut the writes are done again. Run by root, it works in a \
                   process that is the user whom the pool belongs to. \
                   forebay run does the same before it starts its program; this is for scripts that want it done earlier (a unit ordered before \
-                  the database), and for what forebay run refuses.\n\n\
+                  the database), and for records that forebay run refuses.\n\n\
                   A file that is gone, was replaced, or was changed since is not touched: the reasons are told, and its writes stay in the pool \
                   until one of --force and --discard is given. Doing it twice, or being interrupted, does no harm.",
     after_long_help = "Examples:\n  \
@@ -45,11 +45,11 @@ pub struct Recover {
     /// writes to them may be overwritten
     #[arg(long, conflicts_with = "discard")]
     force: bool,
-    /// Give up what cannot be brought to its files. ACKNOWLEDGED WRITES ARE LOST
+    /// Give up records that cannot be brought to their files. ACKNOWLEDGED WRITES ARE LOST
     #[arg(long)]
     discard: bool,
-    /// Open a pool on legs although this one does not answer, or has lost its memory. WHAT ONLY
-    /// THAT LEG HAD IS LOST
+    /// Open a pool on legs although this one does not answer, or has lost its memory. RECORDS THAT
+    /// ONLY THAT LEG HAD ARE LOST
     #[arg(long, value_name = "URL", requires = "pool")]
     lost_leg: Vec<String>,
     /// Open a pool that was made on persistent memory and lies elsewhere now
@@ -95,6 +95,10 @@ impl Recover {
     }
 }
 
+/// Said below the reasons of refused lanes.
+const REFUSED: &str =
+    "The refused records stay in the pool. Follow the reasons above, then repeat.";
+
 fn human(report: &RecoveryReport) -> String {
     let mut text: String = run::lanes(&report.lanes)
         .into_iter()
@@ -108,8 +112,7 @@ fn human(report: &RecoveryReport) -> String {
     }
     if !report.done {
         text.push_str(&format!(
-            "What was refused is still in the pool. Do what the reasons say and repeat this; or \
-             forebay recover --pool {pool} --force to write to the files nevertheless; or --discard to give it up\n"
+            "{REFUSED} Or forebay recover --pool {pool} --force to write to the files nevertheless; or --discard to give them up\n"
         ));
     }
     text

@@ -22,11 +22,11 @@ use std::{
     time::Duration,
 };
 
-/// Show what runs under forebay run, and what was absorbed
+/// Show programs under forebay run, and their absorbed writes
 #[derive(Args)]
 #[command(
-    long_about = "Lists everything that runs under forebay run for this user: the pool and what it survives, lanes and how full they are, \
-                  files with absorbed bytes and syncs, how far the disk is behind, and errors; and its flash cache. It also lists runs whose forebay was killed, and pools in which such runs left records. \
+    long_about = "Lists every program under forebay run for this user: the pool and the losses it survives, lanes and their fill, files with absorbed bytes and syncs, the \
+    disk's lag, errors, and the flash cache. It also lists runs whose forebay was killed, and pools in which such runs left records. \
                   With FOREBAY_RUN_DIR in the environment it lists the runs of that directory alone. \
                   Exit status 1 if there is such a run or pool, if there are errors, if a run absorbs nothing though it should, if a flash cache fails or has lost pages, if a run does not answer, or if no server of a running program has reported its flash cache for ten seconds. As JSON a run without a pool has its pid and flash cache alone.",
     after_long_help = "Examples:\n  forebay status\n  forebay status --watch\n  forebay status --json\n  forebay status --all --textfile /var/lib/prometheus/node-exporter/forebay.prom"
@@ -35,7 +35,7 @@ pub struct StatusCommand {
     /// Those of all users too (root only)
     #[arg(long)]
     all: bool,
-    /// Again every second, until interrupted, with what happened in that second
+    /// Again every second, until interrupted, with the rates of that second
     #[arg(long)]
     watch: bool,
     /// Report as JSON; with --watch, a line each time
@@ -44,7 +44,7 @@ pub struct StatusCommand {
     /// Write figures into this file, PATH.prom, for node_exporter's textfile collector
     ///
     /// In one step, so that a reader finds no part of them; and report nothing else. Exit status 0
-    /// if they are written: the figures say what is not well.
+    /// if they are written: trouble is in the figures.
     #[arg(long, value_name = "PATH", value_parser = TextFile::parse, conflicts_with_all = ["json", "watch"])]
     textfile: Option<TextFile>,
 }
@@ -118,7 +118,7 @@ fn all_are_well(running: &FoundRuns) -> bool {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum RunReport<'a> {
-    /// What its supervisor says, and its flash cache, if it has one.
+    /// Its supervisor's status, and its flash cache, if it has one.
     WithPool {
         #[serde(flatten)]
         supervisor: &'a SupervisorStatus,
@@ -135,7 +135,7 @@ enum RunReport<'a> {
     Waiting { waiting: &'a WaitingPool },
 }
 
-/// What a run did since the look `before`, if it was there.
+/// The rates of a run since the look `before`, if it was there.
 fn rates(now: &SupervisorStatus, before: &[SupervisorStatus]) -> Option<RunRates> {
     (before.iter()).find_map(|before| RunRates::between(before, now))
 }

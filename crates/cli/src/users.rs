@@ -1,9 +1,9 @@
-//! Users of the system, by name or number: whose a pool is to be, or is.
+//! Users of the system, by name or number: a pool's owner, now or to be.
 
 use nix::unistd::{Gid, Uid, User};
 use std::{fmt, fs, io, path::Path};
 
-/// Why a user is not known.
+/// The reason that a user is not known.
 #[derive(Debug)]
 pub enum UserError {
     /// There is none of this name or number.
@@ -12,7 +12,7 @@ pub enum UserError {
     Unreadable {
         /// The list.
         list: String,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
 }

@@ -1,5 +1,5 @@
-//! Where `forebay doctor` says that a pool can lie: memory is no disk whatever is above it, and
-//! only what was named is written to.
+//! Places for a pool, by `forebay doctor`: memory is no disk whatever is above it, and only places
+//! that were named are written to.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;

@@ -1,5 +1,5 @@
-//! What a new user meets first: making a pool for a database's user, taking it away again, a
-//! command line without `--`, a pool of somebody else's, and a status where nothing runs.
+//! First steps of a new user: making a pool for a database's user, taking it away again, a command
+//! line without `--`, a pool of somebody else's, and a status where nothing runs.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;

@@ -1,5 +1,5 @@
-//! What a command says on standard output, to a reader that may have gone away, and as JSON; and
-//! its exit status.
+//! Reports of commands on standard output, to a reader that may have gone away, and as JSON; and
+//! their exit status.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;

@@ -1,5 +1,5 @@
-//! What a program leaves to the file system to write: the contents of a file that takes another's
-//! place, of which no sync was asked.
+//! Contents that a program leaves to the file system to write: those of a file that takes another's
+//! place, without any sync.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;

@@ -251,7 +251,7 @@ fn why_a_process_stays_plain_is_said_with_the_remedy() {
         ("", files, false, "ulimit -n"),
         ("", memory, false, "ulimit -v"),
         ("unshare --net", "", true, "another network namespace"),
-        (other_memory, "", true, "sees another /dev/shm"),
+        (other_memory, "", true, "its own /dev/shm"),
     ] {
         if needs_root && !is_root {
             println!("skipped: only root makes namespaces");

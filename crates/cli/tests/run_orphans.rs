@@ -1,6 +1,6 @@
-//! What is under way when the supervisor of `forebay run` dies: a write that the kernel has and the
-//! pool has not, while another process of the run settles the lane and cannot (`programs/held.c`).
-//! A recovery after a power cut has nothing to decide.
+//! Writes under way when the supervisor of `forebay run` dies: the kernel has one and the pool has
+//! not, while another process of the run settles the lane and cannot (`programs/held.c`). A
+//! recovery after a power cut has nothing to decide.
 //!
 //! And what a process writes that goes on past a lane which no process settles, because a member
 //! lives that makes no call.

@@ -1,5 +1,5 @@
-//! What a program asks of the kernel in vain, or changes without changing a byte: its log stays
-//! absorbed.
+//! Probes: a program asks the kernel in vain, or changes something without changing a byte, and its
+//! log stays absorbed.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;

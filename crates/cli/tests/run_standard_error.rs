@@ -1,4 +1,4 @@
-//! What Forebay says on standard error, it says to no other file, and a program runs though it
+//! Forebay's messages go to standard error and to no other file, and a program runs though they
 //! cannot be said.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 

@@ -1,5 +1,5 @@
-//! What `forebay status` knows of runs: those whose note is gone, that lost their supervisor, that
-//! left records, and that absorb nothing. And what a run says of itself in that case.
+//! `forebay status` of unusual runs: those whose note is gone, that lost their supervisor, that
+//! left records, and that absorb nothing. And the run's own words in that case.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;

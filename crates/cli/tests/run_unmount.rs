@@ -1,5 +1,5 @@
-//! What the supervisor has open of a file system is open no longer than a moment after the program
-//! closed it.
+//! The supervisor has files of a file system open no longer than a moment after the program closed
+//! them.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;

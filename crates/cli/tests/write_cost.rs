@@ -1,4 +1,4 @@
-//! What a write costs: plain, of a file that is absorbed, and of one that is not, in a program
+//! The cost of a write: plain, of a file that is absorbed, and of one that is not, in a program
 //! under `forebay run`.
 //!
 //! Here it only shows that it works. To measure, on a quiet machine: `WRITES=200000 cargo test

@@ -1,5 +1,6 @@
-//! What the tests of the files tier start and kill: a supervisor (`lab run POOL DIR PATTERN…`), the
-//! database under it (`lab database`), and a recovery (`lab recover POOL [--force] [--discard]`).
+//! Programs that the tests of the files tier start and kill: a supervisor (`lab run POOL DIR
+//! PATTERN…`), the database under it (`lab database`), and a recovery (`lab recover POOL [--force]
+//! [--discard]`).
 //!
 //! The database does what it reads on standard input, a call a line, through the client, as
 //! libforebay.so would have it, and answers `ok N` or `errno N`. What follows `other` is done by a

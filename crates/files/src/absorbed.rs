@@ -60,7 +60,7 @@ use uuid::Uuid;
 /// Device and inode.
 pub(crate) type FileKey = (u64, u64);
 
-/// Where tables lie, if it is there: visible to all users and all processes, and gone after a
+/// Directory of tables, if it is there: visible to all users and all processes, and gone after a
 /// reboot.
 pub(crate) const SHARED_DIR: &str = "/dev/shm";
 /// "absorbed" and the version of the table's layout, as in every layout followed by the boot id.
@@ -92,8 +92,8 @@ struct TableEntry {
     ino: AtomicU64,
     /// 1 if it is absorbed, 0 if the entry is free.
     present: AtomicU64,
-    /// When the file was made, ns since 1970; 0 if that is not known. Its inode may be another's
-    /// after the run's end.
+    /// Time at which the file was made, ns since 1970; 0 if that is not known. Its inode may be
+    /// another's after the run's end.
     born: AtomicU64,
     /// A process of the run: the one that opened it first.
     pid: AtomicU32,
@@ -222,7 +222,7 @@ impl TablePage {
         (found.born.load(Relaxed) == born).then(|| found.process())
     }
 
-    /// Processes that opened what is absorbed, and have not ended.
+    /// Processes that opened an absorbed file, and have not ended.
     pub(crate) fn living(&self) -> Vec<NotedProcess> {
         let mut living: Vec<_> = self.all_present().map(TableEntry::process).collect();
         living.sort_unstable();
@@ -314,8 +314,8 @@ impl TableView {
             .ok_or(Errno::INVAL)
     }
 
-    /// The same table at `path`, to note in it what became of the lane: none if it is not there, or
-    /// this process may not.
+    /// The same table at `path`, to note the lane's fate in it: none if it is not there, or this
+    /// process may not.
     pub(crate) fn to_note(&self, path: &Path) -> Option<Self> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let fd = rustix::fs::open(path, flags, Mode::empty()).ok()?;
@@ -326,7 +326,7 @@ impl TableView {
         is_it.then_some(view)
     }
 
-    /// Where it is mapped.
+    /// The range that it is mapped at.
     pub(crate) fn memory(&self) -> Range<usize> {
         self.0.memory()
     }
@@ -368,7 +368,7 @@ fn copy_range(from: BorrowedFd<'_>, to: BorrowedFd<'_>, range: Range<usize>) -> 
     crate::sys::write_at(to, &buffer, range.start as u64)
 }
 
-/// Opens what may be a table. Whichever user's it is, it is not waited for.
+/// Opens a file that may be a table. Whichever user's it is, it is not waited for.
 pub(crate) fn open_table(path: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let fd = rustix::fs::open(path, flags, Mode::empty())?;

@@ -11,8 +11,8 @@ pub const PROGRAM: &str = "the program of forebay run";
 /// The same process by another number, which need not be given.
 const BESIDE: &str = "LISTEN_PIDFDID";
 
-/// Of the environment of a program that the process `own` starts: what names that one names the
-/// program.
+/// Changes the environment of a program that the process `own` starts: variables that name that
+/// process name the program.
 pub fn hand_over(environment: &mut BTreeMap<OsString, OsString>, own: u32) {
     let own = OsString::from(own.to_string());
     for name in NAMING {

@@ -18,10 +18,10 @@ use std::{
 
 /// Bytes of the request at most: a path's are numbers in it.
 const MESSAGE_MAX: usize = 64 << 10;
-/// How long each step may take: afterwards the program is executed without an agent.
+/// The longest time of each step: afterwards the program is executed without an agent.
 const STEP_WAIT: Duration = Duration::from_secs(10);
 
-/// Asks for an agent for the program at this path, by what the environment says of the run. The
+/// Asks for an agent for the program at this path, by the environment's address of the run. The
 /// agent is at the other end of the connection from then on, on which no call takes longer than ten
 /// seconds. With `is_filtered`, this process had one, and cannot be without.
 ///

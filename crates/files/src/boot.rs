@@ -1,4 +1,4 @@
-//! Which boot of the machine this is.
+//! The identity of this boot of the machine.
 
 use crate::FilesError;
 use forebay_pool::failpoint;

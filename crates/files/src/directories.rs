@@ -11,7 +11,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What `fsck` finds is root's, and may be read by no other user: no database has files there.
+/// The directory of the files that `fsck` finds: it is root's, and may be read by no other user, so
+/// no database has files there.
 const LOST_AND_FOUND: &str = "lost+found";
 
 /// Opens a directory, whatever the path may lead to.

@@ -1,4 +1,4 @@
-//! What can go wrong in the files tier, outside the database.
+//! Errors of the files tier, outside the database.
 
 use forebay_pool::{AppendError, PoolError};
 use std::{io, path::PathBuf};
@@ -15,9 +15,9 @@ pub enum FilesError {
     /// The operating system.
     #[error("{doing}: {source}")]
     Io {
-        /// What was being done, and to what.
+        /// The step that failed, and its object.
         doing: String,
-        /// What it said.
+        /// The system's error.
         source: io::Error,
     },
     /// The configuration.
@@ -34,7 +34,7 @@ pub enum FilesError {
         lane: u32,
         /// The record.
         lsn: u64,
-        /// What is wrong with it.
+        /// The mistake.
         what: String,
     },
 }

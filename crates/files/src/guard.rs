@@ -58,7 +58,7 @@ const STATE: &str = "state";
 /// Longer ones are taken for none.
 const BYTES_MAX: u64 = 1 << 14;
 
-/// What a guard says.
+/// A guard's text.
 struct GuardText<'a> {
     /// The lane's owner.
     run: Uuid,
@@ -95,7 +95,7 @@ impl<'a> GuardText<'a> {
     }
 }
 
-/// Who a directory is, wherever it is.
+/// A directory's identity, wherever it is.
 fn identified(directory: &File) -> String {
     let identity = identity::of(directory.as_fd()).unwrap_or_default();
     identity.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -117,7 +117,7 @@ fn permit(held: &OwnedFd, mode: Mode) -> Result<(), Errno> {
     rustix::fs::chmod(sys::link_of(held.as_fd()), mode)
 }
 
-/// What the guard of this name says, if it is there.
+/// The text of the guard of this name, if it is there.
 fn read(directory: &File, name: &OsStr) -> Result<Vec<u8>, Errno> {
     let held = hold(directory, name)?;
     match open_directory(&held, ".") {
@@ -140,7 +140,7 @@ fn read_in(guard: &File) -> Result<Vec<u8>, Errno> {
     Ok(text)
 }
 
-/// What a directory has before it is renamed.
+/// The name that a guard has until it is renamed.
 fn aside(name: &OsStr) -> OsString {
     let mut aside = name.to_owned();
     aside.push(".tmp");
@@ -345,8 +345,8 @@ pub struct DirectoryGuard {
     /// The pool; none if it does not say that.
     #[serde(serialize_with = "readable_if_any")]
     pub pool: Option<PathBuf>,
-    /// False if it came with a copy of the data directory: of what it is without is in the pool,
-    /// nothing is for the copy.
+    /// False if it came with a copy of the data directory: the pool has records of the original
+    /// only, none for the copy.
     pub is_its_own: bool,
     #[serde(skip)]
     run: Option<Uuid>,

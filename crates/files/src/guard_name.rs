@@ -8,7 +8,7 @@ use uuid::Uuid;
 const BEGIN: &str = "held-by-forebay-pool-";
 const END: &str = ".first-run.forebay-recover--for-this-data-directory";
 
-/// How the names of all guards of this pool begin.
+/// The first part of the names of all guards of this pool.
 #[must_use]
 pub fn name(pool: Uuid) -> String {
     format!("{BEGIN}{}", digits(pool))

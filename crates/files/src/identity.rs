@@ -144,8 +144,8 @@ fn mount_now(fd: BorrowedFd<'_>) -> Option<u64> {
     (stat.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(stat.stx_mnt_id)
 }
 
-/// Which file system a file is on, as long as the machine is up: its device. Each subvolume of
-/// btrfs has a device of its own: there it is the part of its number that is the same in all.
+/// The file system of a file, as long as the machine is up: its device. Each subvolume of btrfs has
+/// a device of its own: there it is the part of its number that is the same in all.
 ///
 /// # Errors
 /// The kernel's.
@@ -192,7 +192,7 @@ pub(crate) fn look_by_handle(identity: &[u8], paths: &[&Path]) -> Option<OwnedFd
     ask_by_handle(identity, paths).ok()
 }
 
-/// What asking for a handle says.
+/// The answer to asking for a handle.
 enum NotThere {
     /// This file system has no such file: it is in no directory any more, and open nowhere.
     On(u64),
@@ -237,7 +237,7 @@ pub(crate) fn directories_from(path: &Path) -> impl Iterator<Item = OwnedFd> {
     above.filter_map(move |path| rustix::fs::open(path, flags, Mode::empty()).ok())
 }
 
-/// Opens what is held, with the rights of this thread to it.
+/// Opens a held file, with the rights of this thread to it.
 ///
 /// # Errors
 /// The kernel's.

@@ -9,7 +9,7 @@ const CHUNK: usize = 64 << 10;
 /// Bytes, and their offset.
 pub(crate) type ImagePart<'a> = (u64, &'a [u8]);
 
-/// What is known of a file's content after all changes of it.
+/// A file's content after all changes of it.
 pub(crate) struct FileImage<'a> {
     /// Bytes at offsets; disjoint.
     pub(crate) parts: Vec<ImagePart<'a>>,
@@ -53,8 +53,8 @@ impl<'a> FileImage<'a> {
                 .is_some_and(|tail| tail.is_empty()))
     }
 
-    /// What a file of `size` bytes lacks at its end, in order; none if anything before that is not
-    /// as it is to be.
+    /// The bytes that a file of `size` bytes lacks at its end, in order; none if anything before
+    /// that is not as it is to be.
     pub(crate) fn missing(&self, file: &File, size: u64) -> io::Result<Option<Vec<ImagePart<'a>>>> {
         let mut tail = Vec::new();
         for (at, bytes) in &self.parts {
@@ -108,15 +108,15 @@ pub(crate) fn is_zero(file: &File, mut range: Range<u64>) -> io::Result<bool> {
     Ok(true)
 }
 
-/// What is in a range of a file after all changes.
+/// The contents of a range of a file after all changes.
 enum RangeContent<'a> {
     Bytes(&'a [u8]),
     /// If the file is so large.
     Zeros,
 }
 
-/// What the changes leave in the file: disjoint parts, which no later change touches. Ranges that
-/// are `newer` than all of them count as later changes.
+/// The bytes that the changes leave in the file: disjoint parts, which no later change touches.
+/// Ranges that are `newer` than all of them count as later changes.
 pub(crate) fn final_parts<'a>(
     changes: &[(PayloadHead, FileChange<'a>)],
     newer: &[Range<u64>],

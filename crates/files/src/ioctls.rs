@@ -1,25 +1,25 @@
-//! What an `ioctl` does to files, for all front ends: which requests name files in their argument,
-//! and which may change the file that they are made on.
+//! The table of `ioctl` requests that touch files, for all front ends: some name files in their
+//! argument, some change the file that they are made on.
 //!
 //! The headers of the libc crate have hardly any of these numbers. Of a request the kernel has 32
 //! bits.
 
-/// Where an argument has a descriptor.
+/// The place of a descriptor in an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArgumentPlace {
     /// It is one.
     Itself,
-    /// At this offset of what it points to, in bytes.
+    /// At this offset of the structure that it points to, in bytes.
     At(usize),
 }
 
-/// What becomes of a file that is named.
+/// The effect on a file that is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamedFileUse {
     /// The file that the request is made on may share its blocks.
     Cloned,
-    /// It is changed, now or later: a loop device writes to what is below it, and two files
-    /// exchange what they have.
+    /// It is changed, now or later: a loop device writes to the file below it, and two files
+    /// exchange their contents.
     Changed,
 }
 
@@ -28,9 +28,9 @@ pub enum NamedFileUse {
 pub struct NamingRequest {
     /// The request.
     pub number: u32,
-    /// Where the files' descriptors are.
+    /// The places of the files' descriptors.
     pub places: &'static [ArgumentPlace],
-    /// What becomes of these files.
+    /// The effect on these files.
     pub named: NamedFileUse,
 }
 
@@ -68,13 +68,13 @@ const fn naming(
     }
 }
 
-/// What a request names; none if it names nothing.
+/// The files that a request names; none if it names nothing.
 #[must_use]
 pub fn naming_request(number: u32) -> Option<&'static NamingRequest> {
     NAMING_REQUESTS.iter().find(|it| it.number == number)
 }
 
-/// Whether a request may change the contents of the file that it is made on: cloning, punching and
+/// True if a request may change the contents of the file that it is made on: cloning, punching and
 /// zeroing ranges, exchanging files, atomic writes. That is any of the file systems' families that
 /// is not known to leave them alone.
 #[must_use]

@@ -1,4 +1,5 @@
-//! The label of a lane: whose it is, and what a recovery has to know of it. docs/files-replay.md.
+//! The label of a lane: its owner, and facts that a recovery has to know of it.
+//! docs/files-replay.md.
 //!
 //! ```text
 //!  0  leads    8   eight bytes, so that it changes at once
@@ -29,16 +30,16 @@ const SYNCING: &str = "0000000001";
 pub(crate) const BEAT: Duration = Duration::from_secs(1);
 /// A replay that was cut changed files for no longer than this after it last said that it goes on.
 const BEAT_MAX: Duration = Duration::from_secs(5);
-/// In which times are said; longer than the tick of the clock that files get their times from.
+/// The unit of times in labels; longer than the tick of the clock that files get their times from.
 const HUNDREDTH: Duration = Duration::from_millis(10);
-/// How long a replay waits to be told apart: past the hundredth of a file's time, with the clock a
-/// tick behind.
+/// A replay's wait to be told apart: past the hundredth of a file's time, with the clock a tick
+/// behind.
 pub(crate) const APART: Duration = Duration::from_millis(30);
 /// The modification time of a file that an attempt changed and did not finish, from when the next
 /// one begins: which time is its own then is said anew. No program sets it.
 pub(crate) const UNFINISHED: Duration = Duration::from_secs(0x466F_7265);
 
-/// What a lane's label says to a recovery.
+/// A lane label's message to a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LabelMark {
     /// Nothing.
@@ -46,7 +47,7 @@ pub(crate) enum LabelMark {
     /// A sync of its files was under way when its supervisor died, which may have been told that it
     /// failed.
     Syncing,
-    /// A sync of one of its files failed: what the kernel has of them may never reach the disk.
+    /// A sync of one of its files failed: the kernel's bytes of them may never reach the disk.
     Failed,
     /// Its process named files that it had not absorbed: nothing of it is believed unless asked
     /// for.
@@ -55,10 +56,10 @@ pub(crate) enum LabelMark {
     Replay(ReplayProgress),
 }
 
-/// How far a replay came.
+/// The progress of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReplayProgress {
-    /// When its last attempt began, since 1970; zero if that has changed no file.
+    /// Start of its last attempt, since 1970; zero if that has changed no file.
     pub(crate) begun: Duration,
     /// After how long that changed files no more.
     pub(crate) lasts: Duration,
@@ -133,19 +134,19 @@ impl LabelMark {
     }
 }
 
-/// True if a replay that begins `now` does not take for its own what was `changed` then. Otherwise
+/// True if a replay that begins `now` does not take a change at `changed` for its own. Otherwise
 /// one that begins [`APART`] later does not.
 pub(crate) fn is_told_apart(changed: Duration, now: Duration) -> bool {
     // The clock that is asked may be a tick behind the file's time.
     !(to_hundredth(now)..=now + HUNDREDTH).contains(&changed)
 }
 
-/// When the hundredth of a second that `time` is in began: a replay says so that it began.
+/// Start of the hundredth of a second that `time` is in: a replay says so that it began.
 fn to_hundredth(time: Duration) -> Duration {
     time - Duration::from_nanos(u64::from(time.subsec_nanos() % HUNDREDTH.subsec_nanos()))
 }
 
-/// How many whole hundredths of a second this is.
+/// The number of whole hundredths of a second in this.
 fn hundredths(time: Duration) -> u32 {
     u32::try_from(time.as_millis() / HUNDREDTH.as_millis()).unwrap_or(u32::MAX)
 }
@@ -179,7 +180,7 @@ pub(crate) fn relabelled(before: &str, mark: LabelMark) -> String {
     label(mark, parse(before).map_or("", |(_, whose)| whose))
 }
 
-/// A label's parts: its mark, and whose lane it is. `None` for a lane that is not of this tier.
+/// A label's parts: its mark, and the lane's owner. `None` for a lane that is not of this tier.
 pub(crate) fn parse(label: &str) -> Option<(LabelMark, &str)> {
     let leads = [
         LABEL,
@@ -210,7 +211,7 @@ pub(crate) fn parse(label: &str) -> Option<(LabelMark, &str)> {
     Some((mark, whose))
 }
 
-/// When a replay began, and how long it lasted. `None` if the label does not say so.
+/// Start of a replay, and its duration. `None` if the label does not say so.
 fn parse_times(text: &str) -> Option<(Duration, Duration)> {
     let (begun, lasts) = text.split_once('+')?;
     let (seconds, part) = begun.split_once('.')?;

@@ -1,4 +1,4 @@
-//! Where a run's lane is, as others find it.
+//! The place of a run's lane: the pool's path and identity, and the lane's owner.
 
 use std::path::PathBuf;
 use uuid::Uuid;

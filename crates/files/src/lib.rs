@@ -1,5 +1,5 @@
-//! The files tier: what an unmodified database writes to its log files goes to the pool as well, so
-//! that its fsync costs a copy.
+//! The files tier: an unmodified database's writes to its log files go to the pool as well, so that
+//! its fsync costs a copy.
 //!
 //! An absorbed write goes to the kernel as always, *and* into a lane of the pool; only its
 //! durability is taken over. The [`client`] does that inside the database's process (through
@@ -64,8 +64,8 @@ pub const ENV_ABSORB: &str = "FOREBAY_ABSORB";
 pub const ENV_IO_URING: &str = "FOREBAY_IO_URING";
 /// See [`ENV_IO_URING`].
 pub const IO_URING_REFUSED: &str = "refuse";
-/// Environment of the database: how the names of the [`guard`]s begin that it does not see. May be
-/// absent.
+/// Environment of the database: the first part of the names of the [`guard`]s that it does not see.
+/// May be absent.
 pub const ENV_GUARD: &str = "FOREBAY_GUARD";
 
 /// Environment of the database: the command that has an agent serve a program which the
@@ -80,7 +80,7 @@ pub const ENV_PRELOAD: &str = "FOREBAY_LD_PRELOAD";
 /// that serves answers 1, and the library is to do nothing.
 pub const AGENT_QUESTION: std::ffi::c_int = 0x464f_5245;
 
-/// Writes a path for a reader: what of it is no text stands as U+FFFD. JSON has no other way, and a
+/// Writes a path for a reader: parts that are no text stand as U+FFFD. JSON has no other way, and a
 /// name of a file must not silence a report.
 ///
 /// # Errors

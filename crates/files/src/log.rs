@@ -1,5 +1,5 @@
-//! Logging: what becomes of a file, as records of the run's lane. By the holder of the file's lock,
-//! a member or the supervisor.
+//! Logging: changes of a file, as records of the run's lane. By the holder of the file's lock, a
+//! member or the supervisor.
 //!
 //! Each segment names a file before anything else of it, so a segment is understood without those
 //! before it. When a segment is full, the thread that finds it so goes on in the next one, which
@@ -46,7 +46,7 @@ pub(crate) struct LaneLog<'a> {
 /// Errors of all: that of the file that cannot be synced, if the lane is full because of it;
 /// [`ENDED`].
 impl LaneLog<'_> {
-    /// What a write put at file offset `at`: the first `bytes` bytes of `parts`.
+    /// Logs a write at file offset `at`: the first `bytes` bytes of `parts`.
     #[inline]
     pub(crate) fn write(
         &self,
@@ -158,7 +158,7 @@ impl LaneLog<'_> {
         self.append_head(number, KIND_ORDERED, end)
     }
 
-    /// Whether the file has a name.
+    /// Logs the state of the file's name: kept, or lost.
     pub(crate) fn gone(&self, number: usize, gone: NameLoss) -> Result<(), Errno> {
         // First, so that a segment that is begun meanwhile says so too.
         self.page.files[number].set_gone(gone);
@@ -337,11 +337,12 @@ pub(crate) fn paths(file: &SharedFile) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Copies of what a lane has of one file.
+/// Copies of a lane's records of one file.
 pub(crate) struct KeptRecords(Vec<(u16, Vec<u8>)>);
 
 impl KeptRecords {
-    /// Of the file with this number: `records` calls what it is given with each record of the lane.
+    /// Copies the records of the file with this number: `records` calls its argument with each
+    /// record of the lane.
     pub(crate) fn of(number: usize, records: impl FnOnce(&mut dyn FnMut(&Record<'_>))) -> Self {
         let mut kept = Vec::new();
         records(&mut |record| {
@@ -354,7 +355,7 @@ impl KeptRecords {
         Self(kept)
     }
 
-    /// When the last of them was made, or the time that the file was given: nanoseconds since 1970.
+    /// Time of the last of them, or the time that the file was given: nanoseconds since 1970.
     pub(crate) fn last(&self) -> Option<u64> {
         let times = self.0.iter().filter_map(|(kind, payload)| {
             let (head, _) = record::decode(*kind, payload).ok()?;
@@ -366,7 +367,8 @@ impl KeptRecords {
         times.max()
     }
 
-    /// What is to be written to the file again, and where: not what is newer in the kernel.
+    /// The bytes to be written to the file again, with their places: not those that are newer in
+    /// the kernel.
     pub(crate) fn parts(&self, file: &SharedFile) -> Vec<(u64, &[u8])> {
         let mut changes = Vec::new();
         for (kind, payload) in &self.0 {

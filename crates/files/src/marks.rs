@@ -75,7 +75,7 @@ impl Marks {
 fn tell(directory: &Path, pool: &Path, errno: Errno) {
     let what = format!(
         "{0} cannot be marked with the pool {1} (the extended attribute {NAME}: {errno}): after a crash, forebay doctor and forebay recover --for will not find the pool by \
-         it, but forebay recover --pool {1} will bring to the files what it holds. If marks of pools that are gone leave no room: forebay recover --for {0} --lift",
+         it, but forebay recover --pool {1} will bring its records to the files. If marks of pools that are gone leave no room: forebay recover --for {0} --lift",
         directory.display(),
         pool.display()
     );
@@ -182,7 +182,7 @@ fn of_directory(directory: &File) -> Result<Vec<PathBuf>, Errno> {
         .collect())
 }
 
-/// What a directory's mark comes to.
+/// The state of a directory's mark.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "state")]
 pub enum MarkState {
@@ -201,9 +201,9 @@ pub enum MarkState {
         /// Their number.
         records: u64,
     },
-    /// It is not there, or cannot be looked at: what it may hold is not known.
+    /// It is not there, or cannot be looked at: its records are not known.
     Unknown {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
@@ -217,7 +217,7 @@ pub struct MarkedDirectory {
     /// The pool.
     #[serde(serialize_with = "crate::readable")]
     pub pool: PathBuf,
-    /// What it comes to.
+    /// Its state.
     #[serde(flatten)]
     pub state: MarkState,
 }

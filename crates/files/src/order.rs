@@ -111,7 +111,7 @@ impl OrderPage {
         }
     }
 
-    /// What stands at `place`.
+    /// The order of the file system at `place`.
     #[inline]
     pub(crate) fn journal(&self, place: usize) -> Option<&JournalOrder> {
         self.journals.get(place)
@@ -171,7 +171,7 @@ impl OrderView {
         Self::of(file.as_fd())
     }
 
-    /// That which is open as `fd`.
+    /// The page that is open as `fd`.
     ///
     /// # Errors
     /// What the kernel says; `EINVAL` for something smaller.
@@ -179,7 +179,7 @@ impl OrderView {
         Mapped::map(fd).map(Self)
     }
 
-    /// Where it is mapped.
+    /// The range that it is mapped at.
     pub(crate) fn memory(&self) -> Range<usize> {
         self.0.memory()
     }
@@ -231,7 +231,7 @@ pub(crate) fn device_of(file: BorrowedFd<'_>) -> Result<u64, Errno> {
 }
 
 /// True if a file system has contents in its journal as well (ext4 with `data=journal`): then a
-/// sync of what is written in place commits it. False where that cannot be told.
+/// sync of bytes written in place commits it. False where that cannot be told.
 pub(crate) fn journals_contents(device: u64) -> bool {
     const OPTION: &str = "data=journal";
     let Some(mount) = mount_of(device) else {
@@ -247,8 +247,8 @@ pub(crate) fn journals_contents(device: u64) -> bool {
 }
 
 /// True if the file system has one journal for all its metadata, names and extended attributes
-/// among them, in the order of the changes: a sync of a file that was changed makes durable what
-/// any directory had before that. XFS is such a one, and ext4 with a journal of its own. False
+/// among them, in the order of the changes: a sync of a file that was changed makes durable all
+/// earlier changes of any directory. XFS is such a one, and ext4 with a journal of its own. False
 /// where that cannot be told.
 pub(crate) fn journals_names(device: u64) -> bool {
     let mount = mount_of(device).unwrap_or_default();
@@ -279,7 +279,7 @@ fn has_jbd2(device: u64) -> bool {
     })
 }
 
-/// What is mounted of this device: type, source and options.
+/// The mount of this device: type, source and options.
 fn mount_of(device: u64) -> Option<String> {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let number = format!("{major}:{minor}");

@@ -18,7 +18,8 @@ use std::{
     time::Duration,
 };
 
-/// Who only looks into a lane has it for a moment: so often, and so long, it is waited for.
+/// A process that only looks into a lane has it for a moment: so often, and so long, it is waited
+/// for.
 const LOOKS: u32 = 5;
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -46,7 +47,7 @@ impl PendingRecords {
     }
 }
 
-/// What is found of a file in a lane.
+/// The records found of a file in a lane.
 pub(crate) enum LaneFinding {
     /// No record of it.
     Nothing,
@@ -161,16 +162,16 @@ fn look_again(mut look: impl FnMut() -> LaneCheck) -> LaneCheck {
     look()
 }
 
-/// What a lane names a file with: the boot, and the mount if it is known.
+/// The marks by which a lane names a file: the boot, and the mount if it is known.
 type BootMount = ([u8; 16], Option<u64>);
 
-/// What the records of a lane say of one file.
+/// A lane's records of one file.
 #[derive(Default)]
 struct FileRecords {
     /// By number, if it is this file.
     numbers: HashMap<u32, Option<BootMount>>,
     waiting: Option<PendingRecords>,
-    /// What is wrong with a record.
+    /// The fault of a record.
     wrong: Option<String>,
 }
 
@@ -251,7 +252,7 @@ pub(crate) fn may_wait(place: &LanePlace) -> bool {
     })
 }
 
-/// What a dead run's lane still has.
+/// The remains of a dead run's lane.
 pub(crate) enum LaneRemains {
     /// Nothing; or its pool is not there any more.
     Nothing,
@@ -261,7 +262,7 @@ pub(crate) enum LaneRemains {
     Unknown,
 }
 
-/// What a dead run's lane still has, for its user: unlike [`may_wait`], nothing waits in a pool
+/// The remains of a dead run's lane, for its user: unlike [`may_wait`], nothing waits in a pool
 /// that was removed.
 pub(crate) fn left(place: &LanePlace) -> LaneRemains {
     let pool = match open_with(&PoolOptions::new().emulated(true), &place.path) {
@@ -281,7 +282,7 @@ pub(crate) fn left(place: &LanePlace) -> LaneRemains {
     }
 }
 
-/// When the last record was written that waits in a pool for any file; none if none does.
+/// Time of the last record that waits in a pool for any file; none if none does.
 pub fn last_record(pool: &Pool) -> Option<Duration> {
     let mut last = None;
     for lane in lanes(pool) {

@@ -1,4 +1,5 @@
-//! Which files are absorbed: profiles by program, a configuration file over them, and patterns.
+//! The policy that chooses absorbed files: profiles by program, a configuration file over them, and
+//! patterns.
 //!
 //! A pattern is one of fnmatch(3) (`*`, `?`, `[a-z]`, `\`), where `*` and `?` do not match a slash.
 //! It is compared with as many of a path's last names as it has itself: `*.aof` with the file's
@@ -28,7 +29,7 @@ pub const GENERIC: &str = "generic";
 /// The profile of a program that no other one names.
 pub const ANY: &str = "any";
 
-/// What is absorbed in one run.
+/// The files that one run absorbs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AbsorbPolicy {
     /// The profile's name, or [`GENERIC`].
@@ -40,11 +41,12 @@ pub struct AbsorbPolicy {
     pub preallocated: Vec<String>,
     /// Making an `io_uring` fails with `ENOSYS`.
     pub refuse_io_uring: bool,
-    /// Where a [guard](crate::guard) is laid, if one is.
+    /// The directory, below the working directory, in which a [guard](crate::guard) is laid, if
+    /// any.
     pub guard: Option<String>,
 }
 
-/// Patterns for people: of equal sets of characters that follow each other, how many there are.
+/// Patterns for people: equal sets of characters that follow each other are counted.
 #[must_use]
 pub fn patterns_in_short(patterns: &[String]) -> String {
     let shown: Vec<String> = patterns.iter().map(|p| in_short(p)).collect();
@@ -68,7 +70,7 @@ fn in_short(pattern: &str) -> String {
     shown + left
 }
 
-/// What the user asks for, and about which program.
+/// The user's wishes, and the program that they are about.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyRequest<'a> {
     /// The program's names, the likeliest first: as it was called, and as the file is called that
@@ -82,7 +84,7 @@ pub struct PolicyRequest<'a> {
     pub absorb: &'a [String],
 }
 
-/// Chooses what is absorbed.
+/// Chooses the files to absorb.
 ///
 /// # Errors
 /// [`PolicyError::UnknownProfile`]; without patterns to absorb [`PolicyError::NoPatterns`];

@@ -1,4 +1,4 @@
-//! What /proc says of processes, ours and others.
+//! Facts from /proc about processes, ours and others.
 
 use rustix::{
     fs::{OFlags, Stat, major, minor},
@@ -26,7 +26,7 @@ pub(crate) fn is_gone(id: u32) -> bool {
     has_ended(id).unwrap_or_else(|e| e.kind() == ErrorKind::NotFound && is_unknown())
 }
 
-/// Whether it has ended and is only not waited for.
+/// True if it has ended and is only not waited for.
 fn has_ended(id: u32) -> std::io::Result<bool> {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat"))?;
     // Behind the name, which may have any characters.
@@ -162,7 +162,7 @@ pub(crate) fn has_mapped(id: u32, file: &Stat) -> bool {
     })
 }
 
-/// Whether the process has Forebay's library; none if that cannot be told, or if it is about to
+/// True if the process has Forebay's library; none if that cannot be told, or if it is about to
 /// end.
 pub(crate) fn has_library(id: u32) -> Option<bool> {
     const LIBRARY: &str = "/libforebay";

@@ -1,5 +1,5 @@
-//! Programs, before they are executed: whether a library can be put before them. Libraries, before
-//! they are loaded.
+//! Programs, before they are executed: the check that a library can be put before them. Libraries,
+//! before they are loaded.
 
 mod agent_fit;
 mod go;
@@ -22,8 +22,8 @@ use std::{
 /// Scripts whose interpreter is a script, and so on, at most; as the kernel has it.
 pub const SCRIPTS_MAX: usize = 5;
 
-/// True if the dynamic linker loads a preloaded library into the program at this path, and what it
-/// does to files goes by the C library. Of one that cannot be executed at all: true.
+/// True if the dynamic linker loads a preloaded library into the program at this path, and its
+/// calls on files go by the C library. Of one that cannot be executed at all: true.
 #[must_use]
 pub fn is_followed(path: &Path) -> bool {
     is_followed_within(path, SCRIPTS_MAX)
@@ -94,7 +94,7 @@ pub fn words(line: &[u8]) -> impl Iterator<Item = &OsStr> {
         .map(OsStr::from_bytes)
 }
 
-/// Why the program runs with more rights than its caller, if it does.
+/// The reason that the program runs with more rights than its caller, if it does.
 pub fn gains_privileges(file: &File) -> io::Result<Option<&'static str>> {
     const SETUID: u32 = 0o4000;
     const SETGID: u32 = 0o2010;
@@ -111,7 +111,7 @@ pub fn gains_privileges(file: &File) -> io::Result<Option<&'static str>> {
     Ok((found.is_ok() && !uid.is_root()).then_some("has file capabilities"))
 }
 
-/// How a program calls the kernel, as far as its file tells.
+/// The way a program calls the kernel, as far as its file tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkKind {
     /// By the GNU C library, before which another library can be put.
@@ -129,7 +129,7 @@ pub enum LinkKind {
 }
 
 impl LinkKind {
-    /// Of a program: what it is.
+    /// Its kind, of a program.
     #[must_use]
     pub fn in_words(self) -> &'static str {
         match self {
@@ -143,7 +143,7 @@ impl LinkKind {
     }
 }
 
-/// What the headers of a program say.
+/// The contents of a program's headers.
 pub struct Elf {
     /// For the same kind of machine as this program.
     pub ours: bool,
@@ -207,10 +207,10 @@ impl Elf {
         Ok(elf)
     }
 
-    /// How it calls the kernel.
+    /// The way it calls the kernel.
     #[must_use]
     pub fn link_kind(&self) -> LinkKind {
-        /// How the names of the GNU C library's loaders begin, whatever directory they are in.
+        /// First part of the names of the GNU C library's loaders, whatever directory they are in.
         const GNU: [&[u8]; 4] = [b"ld-linux", b"ld-lsb", b"ld-2.", b"ld.so"];
         let Some(loader) = &self.loader else {
             return match self.go {

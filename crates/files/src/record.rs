@@ -1,4 +1,4 @@
-//! The records of the files tier: what a lane of it holds. docs/files-write.md, "Records".
+//! The records of the files tier: the contents of its lanes. docs/files-write.md, "Records".
 //!
 //! Every payload begins with the same head:
 //!
@@ -34,7 +34,7 @@ const SLACK: Duration = Duration::from_millis(100);
 /// have got it, and the supervisor commits once a second.
 const SLACK_ON_DISK: Duration = Duration::from_secs(5);
 
-/// How much later than its last record a file may have changed without a change that is in no
+/// Time after its last record in which a file may have changed without a change that is in no
 /// record.
 pub(crate) fn slack(pool_is_on_disk: bool) -> Duration {
     match pool_is_on_disk {
@@ -165,7 +165,7 @@ pub enum FileChange<'a> {
     Ordered,
 }
 
-/// Adds what changes bytes, in order; a truncation that was refused is none.
+/// Adds records that change bytes, in order; a truncation that was refused is none.
 pub(crate) fn add_change<'a>(
     changes: &mut Vec<(PayloadHead, FileChange<'a>)>,
     head: PayloadHead,
@@ -207,7 +207,7 @@ pub(crate) fn add_before(named: &mut Vec<u8>, had: Option<u64>, ahead: Option<u6
     }
 }
 
-/// Reads a record's payload; what is wrong with it, if anything is.
+/// Reads a record's payload; the mistake, if there is one.
 ///
 /// # Errors
 /// In words: an unknown kind, or lengths that do not fit.

@@ -1,5 +1,5 @@
 //! The names of the two files that a run has in memory, side by side: its table of absorbed files
-//! (`absorbed`), and the counts of what orders its syncs (`order`).
+//! (`absorbed`), and the counts that order its syncs (`order`).
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ pub(crate) const TABLE_PREFIX: &str = "forebay-absorbed-";
 /// Leads the names of the other files, in the place of the table's.
 const ORDER_PREFIX: &str = "forebay-order-";
 
-/// Where the counts of the run with this table lie: beside it.
+/// The path of the counts of the run with this table: beside it.
 pub(crate) fn order_path(table: &Path) -> PathBuf {
     let name = table.file_name().unwrap_or_default().to_string_lossy();
     let run = name.strip_prefix(TABLE_PREFIX).unwrap_or(&name);

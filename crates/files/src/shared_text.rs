@@ -31,7 +31,7 @@ impl<const N: usize> SharedText<N> {
         true
     }
 
-    /// What it is.
+    /// The text.
     #[must_use]
     pub fn get(&self) -> Vec<u8> {
         let length = usize::from(self.length.load(Acquire));
@@ -109,7 +109,7 @@ impl<const N: usize> SharedNames<N> {
         self.link.store(0, Release);
     }
 
-    /// How long they are: no longer than there is room, whatever stands there.
+    /// Their lengths: no longer than there is room, whatever stands there.
     fn lengths(&self) -> [usize; 2] {
         [&self.path, &self.link].map(|length| usize::from(length.load(Acquire)).min(N))
     }

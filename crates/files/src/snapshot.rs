@@ -1,4 +1,4 @@
-//! In tests: copies of what is known to be on the disk, the worst that a power cut could leave.
+//! In tests: copies of files as they were synced last, the worst that a power cut could leave.
 
 use crate::sys;
 use forebay_pool::failpoint;
@@ -9,8 +9,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What the name of a copy ends with while a supervisor writes it, which a test can hold up there,
-/// and while a member does.
+/// The ending of a copy's name while a supervisor writes it, which a test can hold up there, and
+/// while a member does.
 const OF_SUPERVISOR: &str = ".partial";
 const OF_MEMBER: &str = ".settled";
 

@@ -68,7 +68,7 @@ pub(crate) fn directory(fd: c_int) -> BorrowedFd<'static> {
 /// (`unshare`).
 pub(crate) const LINKS: &str = "/proc/thread-self/fd";
 
-/// The link to what `fd` is open as.
+/// The link to the file that is open as `fd`.
 pub(crate) fn link_of(fd: BorrowedFd<'_>) -> String {
     format!("{LINKS}/{}", fd.as_raw_fd())
 }
@@ -84,7 +84,7 @@ pub(crate) fn close(fd: BorrowedFd<'_>) {
     unsafe { rustix::io::close(fd.as_raw_fd()) };
 }
 
-/// Puts what was opened `instead` in the place of `fd`.
+/// Puts the descriptor opened `instead` in the place of `fd`.
 pub(crate) fn replace(
     fd: BorrowedFd<'_>,
     instead: Result<OwnedFd, Errno>,
@@ -171,7 +171,7 @@ pub(crate) fn mark_at_end_of_thread(node: &AtomicUsize, word: &AtomicU32) -> Res
     (done == 0).then_some(()).ok_or_else(last_errno)
 }
 
-/// When the file was made, ns since 1970; 0 where that is not known.
+/// Time at which the file was made, ns since 1970; 0 if that is not known.
 pub(crate) fn born(fd: BorrowedFd<'_>) -> u64 {
     let stat = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME);
     stat.map_or(0, |stat| match stat.stx_mask & StatxFlags::BTIME.bits() {
@@ -202,15 +202,15 @@ pub(crate) fn reserve_memory(file: &OwnedFd, part: std::ops::Range<u64>) -> Resu
     rustix::fs::fallocate(file, FallocateFlags::empty(), part.start, bytes)
 }
 
-/// A forked child does not get what is mapped at `range`.
+/// A forked child does not get the mapping at `range`.
 pub(crate) fn keep_from_children(range: std::ops::Range<usize>) -> Result<(), Errno> {
     let start = std::ptr::without_provenance_mut(range.start);
     // SAFETY: the range is mapped by us; only children are affected.
     unsafe { rustix::mm::madvise(start, range.len(), rustix::mm::Advice::LinuxDontFork) }
 }
 
-/// A dump of this process leaves out what is mapped at `range`: to write it, the kernel would touch
-/// all of it, and most of what is large is never used. If it refuses, dumps are larger.
+/// A dump of this process leaves out the mapping at `range`: to write it, the kernel would touch
+/// all of it, and most of a large one is never used. If it refuses, dumps are larger.
 pub(crate) fn keep_from_dumps(range: std::ops::Range<usize>) {
     let start = std::ptr::without_provenance_mut(range.start);
     let advice = rustix::mm::Advice::LinuxDontDump;

@@ -1,4 +1,4 @@
-//! For tests: what is mounted at a directory of a test's own, until that ends.
+//! For tests: a mount on a directory of a test's own, until that ends.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::{
@@ -9,7 +9,7 @@ use tempfile::{NamedTempFile, TempDir};
 
 pub(crate) struct Mounted {
     dir: TempDir,
-    /// What the file system is on, if it is a test's own.
+    /// The image that the file system is on, if it is a test's own.
     pub(crate) image: Option<NamedTempFile>,
 }
 
@@ -25,7 +25,7 @@ impl Mounted {
         Some(mounted)
     }
 
-    /// By a program that is given what is to be mounted, and where; none, which is said, where that
+    /// Mounts by a program that is given the image and the place; none, which is said, if that
     /// cannot be done.
     pub(crate) fn by(words: &[&str], what: &Path) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();

@@ -26,8 +26,8 @@ const FAILED: &str = "user.forebay.failed.";
 /// Their value: by its presence alone each says everything.
 const VALUE: &[u8] = b"1";
 
-/// Says, durably, that what the lane of `owner` has of an open file is void. The file's content was
-/// synced before.
+/// Marks, durably, the records that the lane of `owner` has of an open file as void. The file's
+/// content was synced before.
 ///
 /// # Errors
 /// The kernel's: of a file system that has no extended attributes, for example. Then it is not
@@ -55,7 +55,8 @@ pub(crate) fn mark_failed(fd: BorrowedFd<'_>, owner: Uuid) -> Result<(), Errno> 
     rustix::fs::fsetxattr(fd, format!("{FAILED}{owner}"), VALUE, XattrFlags::empty())
 }
 
-/// True if what the lane of `owner` has of a file is void. It may be open as a path only.
+/// True if the records that the lane of `owner` has of a file are void. It may be open as a path
+/// only.
 ///
 /// # Errors
 /// It cannot be told: of a file that may not be read, or a disk that fails.

@@ -31,7 +31,7 @@ const MESSAGE_MAX: usize = 160 << 10;
 /// Descriptors in a message at most.
 const DESCRIPTORS_MAX: usize = 4;
 
-/// What a client sends.
+/// A client's message.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClientRequest {
@@ -92,7 +92,7 @@ pub enum ClientRequest {
         token: Uuid,
         /// The file's path, as bytes.
         path: Vec<u8>,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// Absorb the file whose descriptor comes along, and which the run does not absorb yet. Answer:
@@ -109,7 +109,7 @@ pub enum ClientRequest {
     Retire {
         /// Its number.
         file: u32,
-        /// Which of the files that had the number.
+        /// The generation of the file with the number.
         generation: u32,
     },
     /// A sync of a file that could not be synced. Answer: [`SupervisorAnswer::Done`] once what the
@@ -134,7 +134,7 @@ pub enum ClientRequest {
     },
 }
 
-/// What a supervisor answers.
+/// A supervisor's answer.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SupervisorAnswer {
@@ -153,17 +153,17 @@ pub enum SupervisorAnswer {
     Absorb {
         /// Its number.
         file: u32,
-        /// Which of the files that had the number.
+        /// The generation of the file with the number.
         generation: u32,
     },
     /// The file stays plain.
     Refused {
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The file may not be written to: another run absorbs it, and cannot be told.
     Unheard {
-        /// Which, and why.
+        /// The condition, and the reason.
         reason: String,
     },
     /// Done.

@@ -1,4 +1,4 @@
-//! What is absorbed, and what becomes of it while all goes well.
+//! Absorbed files, and their fate while all goes well.
 //!
 //! Promise (files): A file is absorbed only after it and its directory were really synced, and is
 //! drained before anything changes it that is not logged.

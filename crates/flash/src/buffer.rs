@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-/// What `O_DIRECT` asks of an address at most.
+/// The largest alignment that `O_DIRECT` asks of an address.
 pub(crate) const ALIGN: usize = 4096;
 
 /// A fixed number of bytes that begin at a multiple of [`ALIGN`].

@@ -16,7 +16,7 @@ use uuid::Uuid;
 const MAGIC: [u8; 4] = *b"FFCK";
 const HEADER: usize = 88;
 
-/// What stands in a checkpoint beside files and pages.
+/// A checkpoint's contents beside files and pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Checkpoint {
     /// Rises by one with each; checkpoint n lies in region n % 2.
@@ -113,7 +113,7 @@ impl Checkpoint {
         (intact && fits && checkpoint.owner == owner).then_some(checkpoint)
     }
 
-    /// True if `body` is what was written behind this header.
+    /// True if `body` was written behind this header.
     pub(crate) fn is_body(&self, body: &[u8]) -> bool {
         body.len() as u64 == self.body_bytes() && crc32c([body]) == self.body_crc
     }

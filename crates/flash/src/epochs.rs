@@ -1,4 +1,4 @@
-//! [`Epochs`]: which of the times that an owner has used the cache it is from.
+//! [`Epochs`]: the time of its owner's use that a cache is from.
 
 /// Numbers that an owner draws anew each time that it begins to use the cache, and keeps beside the
 /// homes as well. If both are not from the same time, one of them was put back from a copy. Zero
@@ -12,13 +12,13 @@ pub struct Epochs {
 }
 
 impl Epochs {
-    /// True if what an owner has noted, `epoch`, is of the same time.
+    /// True if an owner's note, `epoch`, is of the same time.
     #[must_use]
     pub fn is(&self, epoch: u32) -> bool {
         epoch == self.current || self.next != 0 && epoch == self.next
     }
 
-    /// What is noted before the owner, which has noted `noted`, begins the epoch `next`. An owner
+    /// The note made before the owner, which has noted `noted`, begins the epoch `next`. An owner
     /// that was cut before may have noted what was next then, so that is what counts, whatever the
     /// cache was in.
     #[must_use]
@@ -29,7 +29,7 @@ impl Epochs {
         }
     }
 
-    /// What is noted when the owner has noted `epoch`.
+    /// The note made when the owner has noted `epoch`.
     #[must_use]
     pub fn begun(epoch: u32) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! What can go wrong with the cache, with what was found and what to do.
+//! Errors of the cache, with the finding and the remedy.
 
 use forebay_pool::{AppendError, PoolError};
 use std::{fmt, io};
@@ -20,8 +20,7 @@ impl fmt::Display for PageName {
 }
 
 impl FlashError {
-    /// What is wrong, and with which file or device: the same for each page, however often it is
-    /// met.
+    /// The fault, and its file or device: the same for each page, however often it is met.
     #[must_use]
     pub fn cause(&self) -> String {
         match self {
@@ -47,16 +46,16 @@ impl FlashError {
     }
 }
 
-/// Why the cache refused or failed; the text says what to do.
+/// The reason that the cache refused or failed; the text names the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FlashError {
     /// The flash device failed.
-    #[error("flash {flash}: {doing}: {source}. What was synced before is kept; look at the device")]
+    #[error("flash {flash}: {doing}: {source}. Pages synced before are kept; look at the device")]
     Flash {
         /// The device in words.
         flash: String,
-        /// What was being done.
+        /// The step that failed.
         doing: &'static str,
         /// The system's reason.
         source: io::Error,
@@ -66,14 +65,15 @@ pub enum FlashError {
     Home {
         /// The file's name.
         file: String,
-        /// What was being done.
+        /// The step that failed.
         doing: &'static str,
         /// The system's reason.
         source: io::Error,
     },
-    /// A sync of a home file failed, and what was written to it past the cache may be lost.
+    /// A sync of a home file failed, and writes to it past the cache may be lost.
     #[error(
-        "{file}: a sync of it failed, and what was written to it past the flash cache may be lost, whatever later syncs say. Restart the program that wrote it: its log has what was not synced"
+        "{file}: a sync of it failed, and pages written past the flash cache may be lost, even if later syncs succeed. Restart the program that wrote it: its log has the \
+         unsynced writes"
     )]
     SyncFailed {
         /// The file's name.
@@ -81,10 +81,11 @@ pub enum FlashError {
     },
     /// A page whose only newest copy is unreadable.
     #[error(
-        "{page} is damaged in the flash cache, and the file itself has an older one: it is not read. Restore the page from a backup, or drop the file; what is written to it from now on is whole"
+        "{page} is damaged in the flash cache, and the file itself has an older one: it is not read. Restore the page from a backup, or drop the file; pages written from \
+         now on are whole"
     )]
     DamagedPage {
-        /// Which page.
+        /// The page.
         page: PageName,
     },
     /// A page whose only newest copy the flash device could not read.
@@ -92,7 +93,7 @@ pub enum FlashError {
         "{page} could not be read from flash, and the file itself has an older one: it is not read: {source}. Repeat it; if the device is broken, restore the page from a backup, or drop the file"
     )]
     UnreadablePage {
-        /// Which page.
+        /// The page.
         page: PageName,
         /// The system's reason.
         source: io::Error,
@@ -105,7 +106,7 @@ pub enum FlashError {
         count
     )]
     DamagedPages {
-        /// How many.
+        /// Number of files.
         count: usize,
         /// The first of them.
         first: PageName,
@@ -117,7 +118,7 @@ pub enum FlashError {
     NotACache {
         /// The device in words.
         flash: String,
-        /// What was found.
+        /// The finding.
         found: String,
     },
     /// Something is there already.
@@ -127,7 +128,7 @@ pub enum FlashError {
     NotBlank {
         /// The device in words.
         flash: String,
-        /// What was found.
+        /// The finding.
         found: String,
     },
     /// A format this program does not know.
@@ -145,7 +146,7 @@ pub enum FlashError {
     /// Sizes that make no cache.
     #[error("a flash cache cannot be made with these sizes: {reason}")]
     BadSize {
-        /// Which bound is broken.
+        /// The bound that is broken.
         reason: String,
     },
     /// The device is shorter than the cache on it.
@@ -206,7 +207,8 @@ pub enum FlashError {
     },
     /// Flash failed in the one moment of a resize that decides which size the cache has.
     #[error(
-        "flash {flash} failed while its header was written for another size, and refused it as it was before: only the device knows which size it has. Nothing is recorded any more, and no page that is written now is promised to be durable. Restart the server: what was synced is there, with the old size or the new one"
+        "flash {flash} failed while its header was written for another size, and refused it as it was before: only the device knows which size it has. Nothing is recorded \
+         any more, and no page that is written now is promised to be durable. Restart the server: synced pages are there, with the old size or the new one"
     )]
     HalfResized {
         /// The device in words.
@@ -219,7 +221,7 @@ pub enum FlashError {
     Damaged {
         /// The device in words.
         flash: String,
-        /// What was found, and where.
+        /// The finding, and its place.
         what: String,
     },
     /// The pool refused.
@@ -245,7 +247,7 @@ pub enum FlashError {
     StillNewer {
         /// The file's name.
         file: String,
-        /// How many pages.
+        /// Number of pages.
         pages: u64,
     },
     /// Bytes that are no page.

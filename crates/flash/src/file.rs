@@ -1,4 +1,4 @@
-//! Files: who they are, and what the cache knows of each while it is open.
+//! Files: their identities, and the cache's state of each while it is open.
 
 use crate::sequential::Sequential;
 use parking_lot::{Mutex, RwLock};
@@ -10,14 +10,15 @@ use std::sync::{
     },
 };
 
-/// Which file it is, for ever: an inode may be used again, with another generation.
+/// A file's identity, for ever: an inode may be used again, with another generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Identity {
     /// The file system.
     pub device: u64,
     /// The file in it.
     pub inode: u64,
-    /// Which of the files that have had that inode: its generation, or when it was born.
+    /// The inode's generation, which tells it from other files that have had it, or the time of its
+    /// birth.
     pub generation: u64,
 }
 
@@ -27,11 +28,11 @@ pub struct FileId {
     /// The cache's number for it. No other file ever gets it, not even the same one after it was
     /// dropped.
     pub number: u32,
-    /// Who it is.
+    /// Its identity.
     pub identity: Identity,
 }
 
-/// A registered file in use: what reads and enqueues name. Shared by reference.
+/// A registered file in use: reads and enqueues name it. Shared by reference.
 #[derive(Debug)]
 pub struct CachedFile {
     id: FileId,
@@ -45,9 +46,8 @@ pub struct CachedFile {
     pub(crate) writes: Mutex<Sequential>,
 }
 
-/// What was written to the file past the cache. Until it is durable, a page that is read there is
-/// none that the cache may take for clean: a crash could take it from the file and leave it in the
-/// cache.
+/// Writes to the file past the cache. Until it is durable, a page that is read there is none that
+/// the cache may take for clean: a crash could take it from the file and leave it in the cache.
 #[derive(Debug)]
 struct PastWrites {
     /// Writes that go on now.
@@ -64,7 +64,7 @@ struct PastWrites {
     doubtful: bool,
 }
 
-/// Whether all that can be read in a file is durable.
+/// The durability of all that can be read in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileDurability {
     Yes,
@@ -161,7 +161,8 @@ impl CachedFile {
         self.past.lock().doubtful = true;
     }
 
-    /// A sync of any home failed: with a device that did not flush went what it had of every file.
+    /// A sync of any home failed: a device that did not flush took its writes of every file with
+    /// it.
     pub(crate) fn home_failed(&self) {
         let mut past = self.past.lock();
         past.failed |= past.begun > past.durable.max(1);

@@ -1,4 +1,5 @@
-//! The flash file's header, and where everything lies. docs/flash-format.md, "Layout" and "Header".
+//! The flash file's header, and the offsets of its parts. docs/flash-format.md, "Layout" and
+//! "Header".
 //!
 //! ```text
 //! 0        header A        4 KiB
@@ -15,11 +16,11 @@ use uuid::Uuid;
 
 /// The version of the format.
 pub const VERSION: u32 = 1;
-/// Bytes of a header, and what regions are aligned to.
+/// Bytes of a header, and the alignment of regions.
 pub const BLOCK: u64 = 4096;
-/// Where the headers are.
+/// Offsets of the headers.
 pub const HEADERS: [u64; 2] = [0, BLOCK];
-/// Where the checkpoints begin.
+/// Offset of the checkpoints.
 pub const CHECKPOINTS: u64 = 2 * BLOCK;
 /// Bytes of a checkpoint's own header.
 pub const CHECKPOINT_HEADER: u64 = BLOCK;
@@ -48,7 +49,7 @@ pub struct CacheGeometry {
     pub slots: u32,
     /// Files that a checkpoint has room for.
     pub files_max: u32,
-    /// What a resize has changed; `None` until the first one.
+    /// The change of a resize; `None` until the first one.
     pub(crate) moved: Option<MovedLayout>,
 }
 
@@ -56,11 +57,11 @@ pub struct CacheGeometry {
 /// behind them, or where they were first. All zero in the header of one that was never resized.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MovedLayout {
-    /// How often it was resized.
+    /// The number of its resizes.
     pub(crate) layout: u32,
     /// Slots that it was made with, whose metadata had room before them.
     pub(crate) slots_first: u32,
-    /// Where the checkpoints begin.
+    /// Offset of the checkpoints.
     pub(crate) checkpoints: u64,
     /// Bytes that were asked for.
     pub(crate) wanted: u64,
@@ -122,33 +123,33 @@ impl CacheGeometry {
         CHECKPOINT_HEADER + body.next_multiple_of(BLOCK)
     }
 
-    /// Where checkpoint region 0 or 1 begins.
+    /// Offset of checkpoint region 0 or 1.
     #[must_use]
     pub fn checkpoint(&self, region: u64) -> u64 {
         let first = self.moved.map_or(CHECKPOINTS, |moved| moved.checkpoints);
         first + region * self.checkpoint_bytes()
     }
 
-    /// Where the slots begin: the same place for as long as the cache lives.
+    /// Offset of the slots: the same for as long as the cache lives.
     #[must_use]
     pub fn data(&self) -> u64 {
         let slots = self.moved.map_or(self.slots, |moved| moved.slots_first);
         CHECKPOINTS + 2 * self.region_of(slots)
     }
 
-    /// How often the cache was resized.
+    /// The number of the cache's resizes.
     #[must_use]
     pub fn layout(&self) -> u32 {
         self.moved.map_or(0, |moved| moved.layout)
     }
 
-    /// Where the slot of `position` is.
+    /// Offset of the slot of `position`.
     #[must_use]
     pub fn slot(&self, position: u64) -> u64 {
         self.data() + position % u64::from(self.slots) * u64::from(self.page_bytes)
     }
 
-    /// Where the slots end.
+    /// The end of the slots.
     fn data_end(&self) -> u64 {
         self.data() + u64::from(self.slots) * u64::from(self.page_bytes)
     }
@@ -160,7 +161,7 @@ impl CacheGeometry {
     }
 }
 
-/// What makes a flash file a cache. Written when it is made, and when it is resized.
+/// The header that makes a flash file a cache. Written when it is made, and when it is resized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheHeader {
     /// The sizes.
@@ -171,7 +172,7 @@ pub struct CacheHeader {
     pub pool: Uuid,
 }
 
-/// Why bytes are no header.
+/// The reason that bytes are no header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadHeader {
     /// Nothing but zeros.

@@ -32,7 +32,7 @@ struct MapSlot {
     flags: u8,
 }
 
-/// What the queue has of a file.
+/// The queue's pages of a file.
 #[derive(Default)]
 struct OfFile {
     /// Versions that are not void.
@@ -61,18 +61,18 @@ impl PageVersion {
 pub(crate) struct Map {
     slots: Box<[MapSlot]>,
     buckets: Box<[u32]>,
-    /// How often something changed in each bucket.
+    /// Number of changes in each bucket.
     changes: Box<[u32]>,
     pub(crate) front: u64,
     pub(crate) rear: u64,
     pub(crate) recorded: u64,
     /// Pages in the cache: newest versions.
     pub(crate) pages: u64,
-    /// Of these, how many their homes do not have.
+    /// Of these, the pages that their homes do not have.
     pub(crate) dirty: u64,
     /// Of each file that has anything in the queue, by its number.
     by_file: HashMap<u32, OfFile>,
-    /// Of these, how many are lost.
+    /// Of these, the lost pages.
     pub(crate) lost: u64,
     /// No newest version below this is dirty, but for lost ones.
     pub(crate) clean_below: u64,
@@ -104,7 +104,7 @@ impl Map {
         }
     }
 
-    /// As `version` of another map, at the rear: also what is known of it and not durable.
+    /// Takes `version` of another map over, at the rear, with notes of it that are not durable.
     pub(crate) fn take_over(&mut self, version: &PageVersion) {
         let position = self.push(version.entry);
         let index = self.index(position);
@@ -157,8 +157,8 @@ impl Map {
         (mixed >> 32) as usize & (self.buckets.len() - 1)
     }
 
-    /// How often something changed in a bucket: a newer version of one of its pages came, or one
-    /// was read at home and may be stale.
+    /// The number of changes in a bucket: a newer version of one of its pages came, or one was read
+    /// at home and may be stale.
     pub(crate) fn changes(&self, bucket: usize) -> u32 {
         self.changes[bucket]
     }
@@ -168,7 +168,7 @@ impl Map {
         self.changes[bucket] = self.changes[bucket].wrapping_add(1);
     }
 
-    /// What is at `position`, which is in the queue.
+    /// The version at `position`, which is in the queue.
     pub(crate) fn version(&self, position: u64) -> PageVersion {
         let slot = &self.slots[self.index(position)];
         PageVersion {

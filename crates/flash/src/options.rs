@@ -1,9 +1,9 @@
-//! How a cache is made and opened, and what can be changed while it is open.
+//! Options to make and open a cache, and those that can be changed while it is open.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// What a cache is made with.
+/// Options that a cache is made with.
 #[derive(Clone, Copy, Debug)]
 pub struct CreateOptions {
     /// Bytes of a page: a power of two from 512 to 64 KiB.
@@ -27,24 +27,25 @@ impl Default for CreateOptions {
     }
 }
 
-/// What a cache is opened with.
+/// Options that a cache is opened with.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheOptions {
-    /// Pages of a group: what is written to flash, and leaves it, at a time.
+    /// Pages of a group: the unit that is written to flash, and leaves it.
     pub group_pages: u32,
     /// Full groups that may be written to flash and not synced: this many groups of memory.
     pub groups_unsynced_max: u32,
-    /// Groups that leave at a time at most: they share what syncing their homes takes. No more than
-    /// an eighth of the slots, or one.
+    /// Groups that leave at a time at most: they share the time of syncing their homes. No more
+    /// than an eighth of the slots, or one.
     pub groups_leaving_max: u32,
     /// Pages of a group that are given a second chance at most, and slots that are kept for them. 0
     /// for none: FaCE without GSC.
     pub second_chances_max: u32,
-    /// Which pages come in.
+    /// The pages that come in.
     pub contents: AdmissionPolicy,
-    /// What becomes of writes.
+    /// The policy for writes.
     pub policy: WritePolicy,
-    /// When [`Cache::step`](crate::Cache::step) begins to empty slots, and when it stops.
+    /// The fill at which [`Cache::step`](crate::Cache::step) begins to empty slots, and the one at
+    /// which it stops.
     pub watermarks: Watermarks,
     /// So many pages read in a row go past the cache from then on; 0 for never.
     pub bypass_reads: u32,
@@ -82,7 +83,7 @@ impl Default for CacheOptions {
     }
 }
 
-/// Which pages come in.
+/// The pages that come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[repr(u8)]
@@ -93,7 +94,7 @@ pub enum AdmissionPolicy {
     All,
 }
 
-/// What becomes of writes.
+/// The policy for writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[repr(u8)]
@@ -105,7 +106,7 @@ pub enum WritePolicy {
     /// To memory, and home before a sync returns; not to flash. Nothing comes in, and what is
     /// written is not in the cache any more.
     Around,
-    /// As around; and `step` writes home what there is and empties the queue.
+    /// As around; and `step` writes all dirty pages home and empties the queue.
     Off,
     /// As back while flash is measurably faster than homes, to read, or to write all pages there
     /// and some of them home later. While it is not, as around, and the cache empties slowly. Pages

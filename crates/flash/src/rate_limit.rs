@@ -11,14 +11,14 @@ use std::{
     time::Instant,
 };
 
-/// What goes at a time: eight groups of 64 pages of 16 KiB.
+/// Bytes that go at a time: eight groups of 64 pages of 16 KiB.
 const AT_ONCE: f64 = (8 << 20) as f64;
 
 /// See the module.
 pub(crate) struct RateLimit {
     /// 0 for none.
     bytes_per_second: AtomicU64,
-    /// When it was looked at last, and bytes in it then. Taken for a moment.
+    /// Time of the last look, and the bytes in it then. Taken for a moment.
     level: Mutex<(Instant, f64)>,
 }
 

@@ -1,4 +1,4 @@
-//! What the cache's lane says: records by their kind. docs/flash-format.md, "Records".
+//! Records of the cache's lane, by their kind. docs/flash-format.md, "Records".
 
 use crate::{
     epochs::Epochs,
@@ -8,11 +8,11 @@ use crate::{
 
 /// Pages in slots: their bytes are durable there.
 pub(crate) const PAGES: u16 = 1;
-/// The queue's front: what lies before it is home, durably, or not needed.
+/// The queue's front: pages before it are home, durably, or not needed.
 pub(crate) const FRONT: u16 = 2;
 /// Pages that are home, durably, and stay in the cache.
 pub(crate) const CLEAN: u16 = 3;
-/// A range of a file that is not what the cache has, from now on.
+/// A range of a file of which the cache's pages are void, from now on.
 pub(crate) const TOMBSTONE: u16 = 4;
 /// A file and its number.
 pub(crate) const FILE: u16 = 5;
@@ -21,9 +21,9 @@ pub(crate) const DROP: u16 = 6;
 /// Versions of which nothing is needed any more: home is about to be newer.
 pub(crate) const VOIDED: u16 = 7;
 
-/// How often the cache was resized: what follows is of that layout.
+/// The number of the cache's resizes: later records are of that layout.
 pub(crate) const LAYOUT: u16 = 8;
-/// Which of its owner's epochs the cache is in.
+/// The owner's epochs that the cache is in.
 pub(crate) const EPOCHS: u16 = 9;
 
 /// The page's home has an older one.
@@ -35,7 +35,7 @@ pub(crate) const LOST: u8 = 4;
 /// The flags that are written.
 pub(crate) const DURABLE_FLAGS: u8 = DIRTY | VOID | LOST;
 
-/// What is in a slot.
+/// The contents of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PageEntry {
     pub(crate) file: u32,
@@ -93,7 +93,7 @@ pub(crate) enum CacheRecord<'a> {
     },
     /// Positions, 8 bytes each.
     Voided(&'a [u8]),
-    /// How often the cache was resized.
+    /// The number of the cache's resizes.
     Layout(u32),
     Epochs(Epochs),
 }

@@ -1,5 +1,5 @@
-//! Pages one after the other: a scan, a dump or a read-ahead, which would only push out what is
-//! worth keeping.
+//! Pages one after the other: a scan, a dump or a read-ahead, which would only push out pages worth
+//! keeping.
 //!
 //! A few rows are followed at a time, so that one scan does not hide another, nor random pages any
 //! of them. What several threads read for one scan comes in nearly its order.
@@ -18,7 +18,7 @@ struct SequentialRun {
     /// Bit n: page `next - 1 - n` was accessed.
     seen: u32,
     length: u32,
-    /// When it grew last.
+    /// Time of its last growth.
     at: u32,
 }
 
@@ -77,7 +77,7 @@ impl Sequential {
         }
     }
 
-    /// `page` is accessed: how many pages have been accessed in a row, this one included.
+    /// `page` is accessed: the number of pages accessed in a row, this one included.
     pub(crate) fn length(&mut self, page: u32) -> u32 {
         self.now = self.now.wrapping_add(1);
         let (now, slack) = (self.now, self.slack);

@@ -1,4 +1,4 @@
-//! What the cache has done.
+//! Counts of the cache's work.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -10,7 +10,7 @@ macro_rules! counters {
             $(pub(crate) $name: AtomicU64,)*
         }
 
-        /// Counts since the cache was opened, and what is in it now.
+        /// Counts since the cache was opened, and its contents now.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct CacheStats {
             $($(#[$doc])* pub $name: u64,)*
@@ -29,7 +29,7 @@ macro_rules! counters {
         }
 
         impl Counters {
-            /// The counts, without what is in the cache.
+            /// The counts, without the cache's contents.
             pub(crate) fn read(&self) -> CacheStats {
                 CacheStats {
                     $($name: self.$name.load(Relaxed),)*

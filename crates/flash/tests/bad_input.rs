@@ -1,4 +1,4 @@
-//! What is no cache, or not this one, is refused for what it is, and left as it is.
+//! A file that is no cache, or not this one, is refused with that reason, and left as it is.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod support;

@@ -1,4 +1,4 @@
-//! What comes in, and what stays.
+//! Pages that come in, and pages that stay.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod support;

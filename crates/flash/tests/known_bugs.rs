@@ -1,4 +1,4 @@
-//! What other caches on flash have got wrong, each as a test by the name of what must hold instead.
+//! Bugs of other caches on flash, each as a test by the name of what must hold instead.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod support;

@@ -1,4 +1,4 @@
-//! What another thread does meanwhile, most of it in the one moment that counts.
+//! Races with another thread, most of them in the one moment that counts.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod support;

@@ -1,4 +1,4 @@
-//! What the cache costs beside the devices. Run it with `cargo test --release -p forebay-flash
+//! The cost of the cache beside the devices. Run it with `cargo test --release -p forebay-flash
 //! --test speed -- --ignored --nocapture`.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 

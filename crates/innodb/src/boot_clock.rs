@@ -3,7 +3,7 @@
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// How long a process may say nothing that says every second how it is.
+/// The longest silence of a process that gives its status every second.
 const PATIENCE_SECONDS: u64 = 10;
 
 /// Seconds of `CLOCK_MONOTONIC`, which counts from the boot while the machine does not sleep: where

@@ -1,5 +1,5 @@
-//! The cache's thread: pages go home, commands are answered, the status is said, and what a flash
-//! device that fails takes with it.
+//! The cache's thread: it writes pages home, answers commands, writes the status, and finds out the
+//! losses of a flash device that fails.
 
 mod desk;
 mod resize;
@@ -20,7 +20,7 @@ use std::{
 };
 
 const IDLE: Duration = Duration::from_millis(5);
-/// How often it is looked what is new of the cache.
+/// Interval of looks at the cache's news.
 const LOOK: Duration = Duration::from_millis(200);
 const SECOND: Duration = Duration::from_secs(1);
 const WINDOWS: [u64; 4] = [10, 60, 600, 3600];
@@ -29,11 +29,11 @@ const SAMPLES: u64 = 10;
 /// Files whose pages are named in the server's log; `forebay flash flush` names all.
 const NAMED_MAX: usize = 50;
 
-/// What was said of a flash device that fails.
+/// The notices of a flash device that fails.
 #[derive(Default)]
 struct FailingFlash {
     said: Option<String>,
-    /// When what can be read was brought home last, and how many pages could not.
+    /// The last time that readable pages were brought home, and the number that could not be.
     rescued: Option<Instant>,
     lost: usize,
 }
@@ -50,7 +50,7 @@ pub(crate) fn start(session: &'static CacheSession) -> Result<(), String> {
         .map_err(|e| format!("starting a thread: {e}"))
 }
 
-/// Leads what keeps pages from leaving.
+/// Leads the reason that keeps pages from leaving.
 pub(crate) const STAY: &str = "pages stay in the flash cache: ";
 
 /// See the module's head. As long as the process lives.
@@ -81,11 +81,11 @@ fn run(session: &CacheSession) {
     }
 }
 
-/// What it was like so long ago: of each window samples at a tenth of its length.
+/// Earlier samples: of each window at a tenth of its length.
 struct StatusWindows {
     seconds: u64,
     samples: [VecDeque<CacheStats>; WINDOWS.len()],
-    /// When a second was over last, and what the windows had then.
+    /// The end of the last second, and the windows' values then.
     looked: Instant,
     last: Vec<RecentWindow>,
 }
@@ -222,7 +222,7 @@ fn name_lost(session: &CacheSession, known: u64) -> u64 {
 
 fn name(lost: &[PageName]) {
     complain(&format!(
-        "{} pages cannot be read from flash, and only it had their newest version: the server gets errors for them, not what the files have. They are",
+        "{} pages cannot be read from flash, and only it had their newest version: the server gets errors for them, not the older pages of the files. They are",
         lost.len()
     ));
     let files = by_file(lost);

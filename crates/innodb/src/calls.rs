@@ -1,5 +1,5 @@
-//! What becomes of each file function of the C library for page files. A descriptor of another file
-//! costs one load ([`crate::is_cached`]).
+//! File functions of the C library, for page files. A descriptor of another file costs one load
+//! ([`crate::is_cached`]).
 //!
 //! None of these may be called by a signal handler; InnoDB does no I/O there.
 
@@ -246,8 +246,8 @@ pub fn forked() {
     forebay_pool::sockets::close_private();
 }
 
-/// The process ends in the orderly way: what it wrote and did not sync is made durable too, and the
-/// status is said.
+/// The process ends in the orderly way: its unsynced writes are made durable too, and the status is
+/// written.
 pub fn exiting() {
     let Some(session) = session::current().filter(|_| !session::is_forked()) else {
         return;

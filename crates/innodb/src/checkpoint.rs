@@ -1,4 +1,4 @@
-//! InnoDB's checkpoints: what must be durable of page files before one is written.
+//! InnoDB's checkpoints: page files must be durable up to one before it is written.
 //!
 //! A checkpoint says that all pages that were changed before it are durable. The server syncs its
 //! page files first. But it takes a page for durable also if its write ended while that sync ran.
@@ -29,7 +29,7 @@ pub fn log_opened(path: &[u8], is_absorbed: bool) {
     }
 }
 
-/// Whether a shared mapping of `fd` that can be written to is refused, behind a flash cache:
+/// True if a shared mapping of `fd` that can be written to is refused, behind a flash cache:
 /// checkpoints would be written to memory, and nothing come before them. The server writes to its
 /// log, then.
 #[must_use]
@@ -41,14 +41,14 @@ fn is_log(file: BorrowedFd<'_>) -> Result<bool, Errno> {
     Ok(is_redo_log(path_of(file)?.as_os_str().as_bytes()))
 }
 
-/// Whether a write may be one of a checkpoint. Costs a load.
+/// True if a write may be one of a checkpoint. Costs a load.
 #[inline]
 #[must_use]
 pub fn checkpoints_may_come() -> bool {
     HAS_LOG.load(Relaxed)
 }
 
-/// Whether a write to `fd` at `offset`, which is any file's, may be one of a checkpoint.
+/// True if a write to `fd` at `offset`, which is any file's, may be one of a checkpoint.
 #[must_use]
 pub fn is_checkpoint(fd: BorrowedFd<'_>, offset: Option<u64>) -> bool {
     // Of a file whose path cannot be told (without /proc, for example) it may be one.

@@ -19,13 +19,13 @@ pub(crate) fn complain_again(what: &str) {
     complain_repeated(what, what);
 }
 
-/// Says what the cache failed with, at most once a minute for each file and cause.
+/// Tells the cache's error, at most once a minute for each file and cause.
 pub(crate) fn complain_of(doing: &str, error: &FlashError) {
     let cause = error.cause();
     complain_repeated(&format!("{doing}{cause}"), &format!("{doing}{error}"));
 }
 
-/// The same, of what the program wants: what it gets for it.
+/// The same, of a request of the program: gives the program's error.
 pub(crate) fn said(error: &FlashError) -> Errno {
     complain_of("", error);
     Errno::IO
@@ -37,7 +37,7 @@ mod tests {
     use forebay_flash::PageName;
     use std::{io, process::Command};
 
-    /// What a server's calls meet in a second while two files cannot be written and a third has
+    /// The errors of a server's calls in a second while two files cannot be written and a third has
     /// damaged pages.
     #[test]
     #[ignore = "run by the test below, which counts its lines"]

@@ -1,4 +1,4 @@
-//! The control socket of a running cache: what commands ask the process that has it, and what that
+//! The control socket of a running cache: commands' requests to the process that has it, and its
 //! answers. docs/flash-tier.md, "The control socket". `listener`: the process's end; `command`: the
 //! other one.
 
@@ -18,7 +18,7 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 
-/// What a command asks: the one message that it sends.
+/// A command's request: the one message that it sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ControlRequest {
@@ -27,20 +27,20 @@ pub(crate) enum ControlRequest {
     /// Give the cache another size. Answers: [`ControlAnswer::Resizing`] once it is noted, and
     /// every half second; then [`ControlAnswer::Resized`].
     Resize {
-        /// How large it is to be.
+        /// The size that it is to have.
         bytes: u64,
     },
     /// Give up the resize that is under way. Answer, once that has ended: how it did.
     Cancel,
 }
 
-/// What the process that has the cache answers.
+/// The answer of the process that has the cache.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ControlAnswer {
-    /// What is in force.
+    /// The settings in force.
     Settings(Settings),
-    /// How far a resize is.
+    /// The progress of a resize.
     Resizing(ResizeProgress),
     /// The cache has the size that was asked for.
     Resized(ResizeResult),

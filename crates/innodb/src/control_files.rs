@@ -1,5 +1,5 @@
-//! Small files beside a flash file, in JSON: what the command and the process that has the cache
-//! leave there for one another. Either may be another user's.
+//! Small files beside a flash file, in JSON, by which the command and the process that has the
+//! cache leave notes for one another. Either may be another user's.
 
 use forebay_pool::failpoint;
 use rustix::fs::OFlags;
@@ -22,29 +22,29 @@ pub(crate) const RESIZE: &str = ".resize";
 /// Of its control socket.
 pub(crate) const CONTROL: &str = ".control";
 
-/// Where a cache's status is: the process that has it says there how it is.
+/// The path of a cache's status: the process that has it writes it there.
 #[must_use]
 pub fn status_of(flash: &Path) -> PathBuf {
     beside(flash, STATUS)
 }
 
-/// Where the file with this ending is.
+/// The path of the file with this ending.
 pub(crate) fn beside(flash: &Path, ending: &str) -> PathBuf {
     let mut path = flash.as_os_str().to_owned();
     path.push(ending);
     path.into()
 }
 
-/// Where the socket of the cache on this flash file is.
+/// The path of the socket of the cache on this flash file.
 pub(crate) fn socket_of(flash: &Path) -> PathBuf {
     beside(flash, CONTROL)
 }
 
-/// What a file's name ends with while it is written.
+/// The ending of a file's name while it is written.
 pub(crate) const NEW: &str = ".new";
 
-/// The files beside `flash`, whose name is whole, that have one of these endings, and what was to
-/// take their places when who wrote it was killed.
+/// The files beside `flash`, whose name is whole, that have one of these endings, and those that
+/// were to take their places when their writer was killed.
 ///
 /// # Errors
 /// What the operating system says.
@@ -75,7 +75,7 @@ pub(crate) fn directory_of(path: &Path) -> &Path {
     dir.unwrap_or(Path::new("."))
 }
 
-/// What it says; none if it is not there.
+/// Its contents; none if it is not there.
 ///
 /// # Errors
 /// What the operating system says; `InvalidData` if it says something else.
@@ -87,7 +87,7 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     }
 }
 
-/// What the file has. A pipe, or a device, that another user put there makes no one wait.
+/// The file's bytes. A pipe, or a device, that another user put there makes no one wait.
 ///
 /// # Errors
 /// What the operating system says; `InvalidInput` if it is no file, or longer than any that is kept

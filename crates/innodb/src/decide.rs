@@ -1,5 +1,5 @@
-//! Whether the pages of a file go through the cache: when it is opened, and once more when its page
-//! 0 is written, which says of what kind it is. docs/flash-tier.md, "Page files".
+//! Decides if the pages of a file go through the cache: when it is opened, and once more when its
+//! page 0 is written, which names its kind. docs/flash-tier.md, "Page files".
 
 use crate::{
     cache_thread, closed_files,
@@ -21,7 +21,7 @@ use rustix::{
 };
 use std::{os::unix::ffi::OsStrExt, path::Path};
 
-/// What becomes of a page file that is opened for the first time.
+/// Decides the route of a page file that is opened for the first time.
 pub(crate) fn on_open(
     session: &'static CacheSession,
     fd: BorrowedFd<'_>,
@@ -81,7 +81,7 @@ fn begin_system(
     }
 }
 
-/// What page 0 of a file says that the cache does not know. None if there is none yet.
+/// The layout on page 0 of a file that the cache does not know. None if there is none yet.
 fn first_page(fd: BorrowedFd<'_>, bytes: u64) -> Result<Option<PageLayout>, Errno> {
     if bytes < PAGE_BYTES as u64 {
         return Ok(None);
@@ -97,8 +97,7 @@ fn first_page(fd: BorrowedFd<'_>, bytes: u64) -> Result<Option<PageLayout>, Errn
     Ok(page_layout::pages(&start))
 }
 
-/// Before a write: the page 0 that is written says what becomes of the file, also of one that
-/// was decided on before.
+/// Before a write: the written page 0 decides the file's route, also if it was decided before.
 pub(crate) fn before_write(
     file: &PageFile,
     session: &CacheSession,

@@ -16,7 +16,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The kernel's link to what is open, by which it is opened once more whatever its name leads to by
+/// The kernel's link to an open file, by which it is opened once more whatever its name leads to by
 /// now.
 pub(crate) fn link_to(fd: impl AsFd) -> PathBuf {
     format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()).into()
@@ -31,7 +31,7 @@ pub(crate) fn path_of(fd: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
     Ok(PathBuf::from(OsStr::from_bytes(path.as_bytes())))
 }
 
-/// Opens once more what is open, for reading and writing: past the page cache if the file system
+/// Opens an open file once more, for reading and writing: past the page cache if the file system
 /// can and `direct` says so.
 pub(crate) fn reopen(fd: impl AsFd, direct: bool) -> Result<File, Errno> {
     let link = link_to(fd);
@@ -50,8 +50,7 @@ pub(crate) fn reopen(fd: impl AsFd, direct: bool) -> Result<File, Errno> {
     opened.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))
 }
 
-/// What is at `path`, a link to it or not: only held, which needs no right to it and waits for
-/// nothing.
+/// Holds the file at `path`, a link to it or not: that needs no right to it and waits for nothing.
 ///
 /// # Errors
 /// What the operating system says.
@@ -78,8 +77,8 @@ pub(crate) fn hold_regular(path: &Path) -> io::Result<OwnedFd> {
     Ok(held)
 }
 
-/// The same, to be written to: with root's own rights only what has no other name as well, since it
-/// may be a file that the user who put it there may not write to.
+/// The same, to be written to: with root's own rights only a file without another name, since it
+/// may be one that the user who put it there may not write to.
 ///
 /// # Errors
 /// As [`hold_regular`].
@@ -96,7 +95,7 @@ pub(crate) fn hold_plain(path: &Path) -> io::Result<OwnedFd> {
 pub(crate) fn check_names(file: impl AsFd, path: &Path) -> io::Result<()> {
     if user() == 0 && rustix::fs::fstat(file)?.st_nlink > 1 {
         let what = format!(
-            "{} has another name as well (a hard link), and nobody knows whose that is: root writes nothing there. Give it a name of its own (cp -p, and mv), and repeat this",
+            "{} has another name as well (a hard link), and its owner is not known: root writes nothing there. Give it a name of its own (cp -p, and mv), and repeat this",
             path.display()
         );
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
@@ -104,7 +103,7 @@ pub(crate) fn check_names(file: impl AsFd, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Refuses what is neither this user's nor root's: another one may have made it up.
+/// Refuses a file that is neither this user's nor root's: another one may have made it up.
 ///
 /// # Errors
 /// `PermissionDenied`; what the operating system says.
@@ -121,7 +120,7 @@ pub(crate) fn check_owner(file: impl AsFd, user: u32) -> io::Result<()> {
     }
 }
 
-/// How many descriptors this process may have.
+/// The number of descriptors that this process may have.
 pub(crate) fn descriptors_max() -> usize {
     let most = getrlimit(Resource::Nofile).current;
     usize::try_from(most.unwrap_or(u64::MAX)).unwrap_or(usize::MAX)

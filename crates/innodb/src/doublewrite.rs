@@ -55,7 +55,7 @@ const WRITTEN: usize = 1 << 20;
 const SECTOR: usize = 512;
 const ENTRIES: usize = 64;
 const ENTRY: usize = 40;
-/// What the cache gives at a time at most.
+/// The most pages that the cache gives at a time.
 const PAGES_MAX: usize = 512;
 const _: () = assert!(ENTRIES + PAGES_MAX * ENTRY <= HEADER);
 
@@ -63,7 +63,7 @@ const _: () = assert!(ENTRIES + PAGES_MAX * ENTRY <= HEADER);
 pub(crate) struct DoublewriteFile {
     path: PathBuf,
     owner: Uuid,
-    /// Whose it must be, if it must.
+    /// The owner that it must have, if it must.
     user: Option<u32>,
     /// Open, if it is there.
     kept: Mutex<Option<OpenCopies>>,
@@ -80,11 +80,11 @@ struct OpenCopies {
     number: u64,
     /// Copies may be in it.
     used: bool,
-    /// What is written: kept, since a mebibyte costs as much to get as to copy.
+    /// The written bytes: kept, since a mebibyte costs as much to get as to copy.
     bytes: Vec<u8>,
 }
 
-/// What the file has.
+/// The copies that the file has.
 #[derive(Default)]
 pub(crate) struct FoundCopies {
     half: usize,
@@ -96,7 +96,7 @@ pub(crate) struct FoundCopies {
 /// A file, and pages that are written to it at these offsets.
 type FilePages<'a> = (File, Vec<(u64, &'a [u8])>);
 
-/// What became of copies whose cache is lost.
+/// The outcome for copies whose cache is lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RestoredPages {
     /// Pages that were written home again.
@@ -178,7 +178,7 @@ impl DoublewriteFile {
         }
     }
 
-    /// What is in it may be of this user, or of root, and of no other.
+    /// Lets it have parts of this user, or of root, and of no other.
     pub(crate) fn of_user(self, user: u32) -> Self {
         Self {
             user: Some(user),
@@ -198,7 +198,8 @@ impl DoublewriteFile {
         Ok(Some(reopen(&held, false)?))
     }
 
-    /// Keeps these pages, the last of which came in at position `last`, instead of what it has.
+    /// Keeps these pages, the last of which came in at position `last`, instead of its earlier
+    /// ones.
     pub(crate) fn keep(&self, last: u64, pages: &[HomePage<'_>]) -> io::Result<()> {
         if pages.len() > PAGES_MAX {
             return Err(io::Error::other(
@@ -241,7 +242,7 @@ impl DoublewriteFile {
         Ok(whole.max_by_key(|found| found.number))
     }
 
-    /// What a half has, if it is whole.
+    /// The contents of a half, if it is whole.
     fn find(&self, file: &File, half: usize) -> io::Result<Option<FoundCopies>> {
         let start = half * HALF;
         let mut header = vec![0; HEADER];
@@ -291,9 +292,9 @@ impl DoublewriteFile {
         }))
     }
 
-    /// After a crash: pages that may be torn at home are written there again, durably, and how
-    /// many. A page of which the cache has a newer version is its, unless that is lost: then it was
-    /// written again.
+    /// After a crash: pages that may be torn at home are written there again, durably; gives their
+    /// number. A page of which the cache has a newer version is its, unless that is lost: then it
+    /// was written again.
     pub(crate) fn restore(&self, cache: &Cache, homes: &dyn Home) -> io::Result<u64> {
         let Some(file) = self.open()? else {
             return Ok(0);
@@ -328,7 +329,7 @@ impl DoublewriteFile {
         Ok(batch.len() as u64)
     }
 
-    /// What is here when the cache is lost.
+    /// The copies here when the cache is lost.
     pub(crate) fn left(&self) -> io::Result<FoundCopies> {
         let found = self.open()?.map(|file| self.newest(&file)).transpose()?;
         Ok(found.flatten().unwrap_or_default())

@@ -1,4 +1,4 @@
-//! What the environment says of this run's flash cache to its programs, read once.
+//! The environment's settings of this run's flash cache, read once.
 
 use std::{
     ffi::OsStr,
@@ -10,14 +10,14 @@ use uuid::Uuid;
 
 /// Names the flash file to the processes of a run.
 pub const ENV_FLASH: &str = "FOREBAY_FLASH";
-/// Where the process that has the cache says how it is.
+/// The path at which the process that has the cache writes its status.
 pub const ENV_FLASH_STATUS: &str = "FOREBAY_FLASH_STATUS";
-/// Names the run itself, by a UUID: what is said of the cache says in which run.
+/// Names the run itself, by a UUID: the cache's status names its run.
 pub const ENV_FLASH_RUN: &str = "FOREBAY_FLASH_RUN";
 /// The program that was run, by its whole path: it may have the cache, whatever it is called.
 pub const ENV_FLASH_PROGRAM: &str = "FOREBAY_FLASH_PROGRAM";
 
-/// What a server is told.
+/// A server's settings.
 pub(crate) struct SessionEnvironment {
     pub(crate) flash: PathBuf,
     pub(crate) status: Option<PathBuf>,
@@ -70,7 +70,7 @@ pub fn start() {
     }));
 }
 
-/// What a server of the run is told; none in another program.
+/// The settings of a server of the run; none in another program.
 pub(crate) fn of_server() -> Option<&'static SessionEnvironment> {
     match ROLE.get() {
         Some(RunRole::Server(told)) => Some(told),
@@ -78,7 +78,7 @@ pub(crate) fn of_server() -> Option<&'static SessionEnvironment> {
     }
 }
 
-/// What this process is, if it is no server.
+/// This process's note as a foreign program, if it is no server.
 pub(crate) fn foreign() -> Option<&'static ForeignProgram> {
     match ROLE.get() {
         Some(RunRole::Foreign(program)) => Some(program),

@@ -1,4 +1,4 @@
-//! A page file in use: what is read from and written to it, by way of the cache.
+//! A page file in use: its reads and writes, by way of the cache.
 //!
 //! Whole pages go to the cache. Whatever else is done to a file (a write that is no page, a
 //! mapping) makes it *plain* first: its pages go home, and the cache forgets it. The system
@@ -184,7 +184,7 @@ impl PageFile {
         ));
     }
 
-    /// Makes what was written durable.
+    /// Makes the file's writes durable.
     pub(crate) fn sync(
         &self,
         session: &CacheSession,
@@ -205,8 +205,8 @@ impl PageFile {
         session.cache.sync(file).map_err(|e| said(&e))
     }
 
-    /// Cuts off, or makes longer: what is cut off is brought home and then forgotten durably before
-    /// the kernel does it. If the kernel refuses it, the file has its pages.
+    /// Cuts off, or makes longer: pages to be cut off are brought home and then forgotten durably
+    /// before the kernel does it. If the kernel refuses it, the file has its pages.
     pub(crate) fn truncate(
         &self,
         session: &CacheSession,

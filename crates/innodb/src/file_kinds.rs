@@ -1,5 +1,5 @@
-//! Which files are page files, InnoDB's tablespaces, and which its redo log: by their names. And
-//! what Forebay's own files beside them are called.
+//! File kinds by their names: page files (InnoDB's tablespaces), redo logs, and Forebay's own files
+//! beside them.
 
 /// The system tablespace, which carries the guard.
 pub(crate) const SYSTEM: &[u8] = b"ibdata1";
@@ -30,7 +30,7 @@ pub(crate) fn is_table(path: &[u8]) -> bool {
     last(path).ends_with(b".ibd")
 }
 
-/// Page files, and what the guard keeps of them.
+/// Page files, and the guard's files of them.
 pub(crate) fn is_of_database(path: &[u8]) -> bool {
     let beside = [GUARD_FILE, COPIES_FILE].map(str::as_bytes);
     is_page_file(path) || beside.contains(&last(path))

@@ -1,4 +1,4 @@
-//! Where the files of a cache are: by the names that they were registered with, or, since files are
+//! The search for a cache's files: by the names that they were registered with, or, since files are
 //! renamed, by looking through the data directory.
 
 mod look;
@@ -28,7 +28,7 @@ use std::{
 /// Directories of a data directory are not nested deeper.
 const DEPTH: usize = 2;
 
-/// What is in a directory; nothing if it is not there, or this process could use no file in it.
+/// The entries of a directory; none if it is not there, or this process could use no file in it.
 fn entries(dir: &Path) -> Result<Vec<PathBuf>, HomesError> {
     let unseen =
         |e: io::Error| HomesError::unseen(dir, Errno::from_io_error(&e).unwrap_or(Errno::IO));
@@ -117,7 +117,7 @@ fn is_gone(path: &Path, was: &Path, is: &Path) -> bool {
     }
 }
 
-/// Where the files of a cache are looked for.
+/// The search for a cache's files.
 pub(crate) struct HomeSearch<'a> {
     /// The data directory, where the system tablespace was found.
     pub(crate) data: &'a Path,
@@ -141,7 +141,7 @@ impl HomeSearch<'_> {
         self.roots.extend(all.map(Path::to_owned));
     }
 
-    /// What becomes of a file that was not found: true if its pages are forgotten.
+    /// The fate of a file that was not found: true if its pages are forgotten.
     fn is_forgotten(
         &self,
         cache: &Cache,

@@ -1,5 +1,5 @@
-//! The directory of the flash file that this process has open, held: what is made and removed
-//! beside the file is that cache's own.
+//! The directory of the flash file that this process has open, held: files made and removed beside
+//! the flash file are that cache's own.
 //!
 //! The directory may have another name by now, or something may be mounted over it, and its path
 //! then leads to another cache, which another server may have. Nothing is done there.
@@ -19,7 +19,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What tells a flash file from another one.
+/// The identity that tells a flash file from another one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FlashIdentity {
     /// Device and inode.

@@ -31,8 +31,8 @@ pub(crate) fn check(path: &[u8]) -> Result<(), Errno> {
     }
 }
 
-/// Which files a cache's two are, and when each was changed last. A server that opens the cache
-/// writes to both.
+/// The identities of a cache's two files, and the times of their last changes. A server that opens
+/// the cache writes to both.
 type CacheStamp = [(u64, [i64; 2]); 2];
 
 /// As they were when they were found to have nothing that is needed: a backup opens thousands of
@@ -86,7 +86,7 @@ fn refuse(other: &ForeignProgram, path: &str) -> Result<(), Errno> {
     Err(Errno::BUSY)
 }
 
-/// Whether the files are no database without it.
+/// True if the files are no database without it.
 fn is_needed(cache: &Cache) -> bool {
     let files = cache.files();
     let mut paths = files.iter().map(|file| recorded_names::path_of(file));

@@ -55,7 +55,7 @@ const SECTOR: usize = 512;
 const MAGIC: &[u8; 8] = b"FBGUARD1";
 /// Leads each sector of a page of text.
 const TEXT: &[u8; 16] = b"FOREBAY GUARD: \n";
-/// Where the first page is in the guard file; what is before it is one sector.
+/// Offset of the first page in the guard file; one sector is before it.
 const FIRST_PAGE: u64 = 4096;
 const PATH_MAX: usize = SECTOR - 64;
 
@@ -67,7 +67,7 @@ enum GuardState {
     Lifting = 3,
 }
 
-/// What the guard file says.
+/// The guard file's contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct GuardHeader {
     state: GuardState,
@@ -77,7 +77,7 @@ struct GuardHeader {
     of: Identity,
     /// The cache's epoch when a server began with it last.
     epoch: u32,
-    /// Where the cache is.
+    /// The cache's path.
     flash: PathBuf,
 }
 
@@ -156,7 +156,7 @@ fn has_text(page: &[u8]) -> bool {
     page.chunks(SECTOR).any(|sector| sector.starts_with(TEXT))
 }
 
-/// What was found of a guard.
+/// A guard, as it was found.
 pub(crate) enum FoundGuard {
     /// No guard, and the tablespace's pages are its own.
     None,
@@ -215,7 +215,7 @@ impl ActiveGuard {
         }
     }
 
-    /// What there is for the tablespace `of`, open without `O_DIRECT`, in `dir`, with the cache
+    /// Finds the guard for the tablespace `of`, open without `O_DIRECT`, in `dir`, with the cache
     /// `owner`, if that is there in these epochs. Changes nothing.
     pub(crate) fn find(
         dir: &Path,
@@ -351,7 +351,7 @@ impl ActiveGuard {
         self.sync()
     }
 
-    /// Where the bytes at `at` of the tablespace are in the guard file, if they are in a guarded
+    /// The place in the guard file of the bytes at `at` of the tablespace, if they are in a guarded
     /// page.
     pub(crate) fn moved(at: u64) -> Option<u64> {
         let page = at / PAGE_BYTES as u64;
@@ -376,7 +376,7 @@ impl ActiveGuard {
     }
 }
 
-/// Where the guarded page of this number is in the guard file.
+/// Offset of the guarded page of this number in the guard file.
 fn place(at: usize) -> u64 {
     FIRST_PAGE + (at * PAGE_BYTES) as u64
 }

@@ -1,5 +1,5 @@
-//! Where pages go at last: the files themselves, and for the guarded pages of the system tablespace
-//! the guard file.
+//! Homes of pages: the files themselves, and for the guarded pages of the system tablespace the
+//! guard file.
 
 use crate::{doublewrite::DoublewriteFile, guard::ActiveGuard};
 use forebay_flash::{FileId, Home, HomeFiles, HomePage};
@@ -64,7 +64,7 @@ impl Homes {
         }
     }
 
-    /// Reads what is in the guard file instead of the tablespace. None if it is in the tablespace.
+    /// Reads the guard file's bytes instead of the tablespace's. None if it is in the tablespace.
     /// Within a page.
     pub(crate) fn read_guarded(
         &self,

@@ -12,7 +12,7 @@ use rustix::{
 /// A file as the kernel knows it as long as it is there: device and inode.
 pub(crate) type InodeKey = (u64, u64);
 
-/// What was learned of a regular file.
+/// A regular file's identity and status.
 pub(crate) struct KnownFile {
     pub key: InodeKey,
     pub identity: Identity,
@@ -54,9 +54,9 @@ pub(crate) fn of(fd: impl AsFd) -> Result<Option<KnownFile>, Errno> {
     }))
 }
 
-/// As [`of`], of a page file that is opened or truncated: what its cache would know it by. None if
-/// it can be in no cache: it is no regular file, or its file system does not say when it was born,
-/// and the cache `knows` no file of its inode.
+/// As [`of`], of a page file that is opened or truncated: the identity that its cache would know it
+/// by. None if it can be in no cache: it is no regular file, or its file system does not say when
+/// it was born, and the cache `knows` no file of its inode.
 ///
 /// # Errors
 /// It cannot be told who the file is: what it has may be older than what the cache has, and it must

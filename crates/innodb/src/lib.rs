@@ -1,5 +1,5 @@
-//! Page files of a database under `forebay run --flash`: what is read from and written to them goes
-//! through a flash cache ([`forebay_flash`]).
+//! Page files of a database under `forebay run --flash`: their reads and writes go through a flash
+//! cache ([`forebay_flash`]).
 //!
 //! The cache lives in the database's process. One process of a run has it (the cache's lane is
 //! locked): the first one that opens a page file. docs/flash-tier.md has the protocols by number.

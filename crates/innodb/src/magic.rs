@@ -1,4 +1,4 @@
-//! What the files beside a tablespace begin with: a name of seven bytes, and their version's digit.
+//! First bytes of the files beside a tablespace: a name of seven bytes, and their version's digit.
 
 use std::io;
 

@@ -3,7 +3,8 @@
 
 use crate::page::PAGE_BYTES;
 
-/// Where the flags are: 16 bytes into the tablespace's header, which is behind the page's own of 38.
+/// Offset of the flags: 16 bytes into the tablespace's header, which is behind the page's own of
+/// 38.
 const FLAGS: usize = 38 + 16;
 /// As much of page 0 as is looked at.
 pub(crate) const LOOKED_AT: usize = FLAGS + 4;
@@ -11,19 +12,19 @@ pub(crate) const LOOKED_AT: usize = FLAGS + 4;
 /// Flags with this bit are of the format whose pages have a CRC-32C over all (`full_crc32`).
 const FULL_CRC32: u32 = 1 << 4;
 
-/// Whether a tablespace's pages are such that a cache of pages can take them.
+/// A tablespace's pages: fit for a cache of pages, or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PageLayout {
     /// All are of [`PAGE_BYTES`], and written whole.
     Whole,
     /// They are of another size.
     OtherSize,
-    /// They are compressed: what is written is shorter, and a hole is punched behind it.
+    /// They are compressed: written ones are shorter, and a hole is punched behind them.
     Compressed,
 }
 
-/// What page 0, or its beginning, says of the tablespace. None if it is too short, or of zeros: not
-/// made yet.
+/// The layout that page 0, or its beginning, gives of the tablespace. None if it is too short, or
+/// of zeros: not made yet.
 pub(crate) fn pages(page: &[u8]) -> Option<PageLayout> {
     let start = page.get(..LOOKED_AT)?;
     if start.iter().all(|&byte| byte == 0) {
@@ -55,11 +56,11 @@ pub(crate) fn pages(page: &[u8]) -> Option<PageLayout> {
     })
 }
 
-/// Where a page's log sequence number is, on which it is written: in its first sector, also of a
+/// Offset of a page's log sequence number, at which it is written: in its first sector, also of a
 /// page that is encrypted.
 const LSN: usize = 16;
 
-/// How far the server's log was when a page, or its beginning, was changed last; 0 if it is not
+/// The position of the server's log when a page, or its beginning, was changed last; 0 if it is not
 /// made yet.
 pub(crate) fn log_sequence(page: &[u8]) -> u64 {
     let bytes = page.get(LSN..LSN + 8).and_then(|at| at.try_into().ok());

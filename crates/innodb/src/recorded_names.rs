@@ -1,5 +1,5 @@
-//! Under which name the cache knows a file: where it is, or that the name is about to be taken
-//! away.
+//! The name under which the cache knows a file: its path, or a note that the name is about to be
+//! taken away.
 //!
 //! Before a file is unlinked, or another takes its name, that is noted durably. A file that is not
 //! found, and that the cache has newer pages of, is known to be gone if it is noted. It is missed
@@ -15,7 +15,7 @@ const LEAVING: &str = "unlinked ";
 /// at. No page file's own name ends so.
 const DELETED: &str = " (deleted)";
 
-/// Where it is, or was.
+/// Its path, now or earlier.
 pub(crate) fn path_of(file: &CachedFile) -> PathBuf {
     let name = file.name();
     let name = name.strip_prefix(LEAVING).unwrap_or(&name);

@@ -9,20 +9,20 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What was begun.
+/// A resize that was begun.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct ResizeNote {
-    /// How large the cache is to be.
+    /// The size that the cache is to have.
     pub(crate) bytes: u64,
 }
 
-/// Where it is.
+/// The note's path.
 pub(crate) fn note_of(flash: &Path) -> PathBuf {
     beside(flash, RESIZE)
 }
 
 impl ResizeNote {
-    /// What was begun with this cache, and not ended.
+    /// The resize that was begun with this cache, and not ended.
     ///
     /// # Errors
     /// What the operating system says; `InvalidData`.
@@ -43,8 +43,8 @@ impl ResizeNote {
         control_files::keep(&note_of(flash), self)
     }
 
-    /// Nothing is begun any more, durably: else a power cut could bring back what an older command
-    /// wanted.
+    /// Nothing is begun any more, durably: else a power cut could bring an older command's resize
+    /// back.
     ///
     /// # Errors
     /// What the operating system says, and whether it is still there.

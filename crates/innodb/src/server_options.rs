@@ -20,7 +20,7 @@ pub fn check_arguments(arguments: &[OsString]) -> Result<(), String> {
         };
         if NOT_SYNCED.into_iter().any(is_meant) {
             return Err(format!(
-                "{argument}: the server does not sync its pages then, and what it did not sync is not durable in a flash cache. Use O_DIRECT"
+                "{argument}: the server does not sync its pages then, and unsynced pages are not durable in a flash cache. Use O_DIRECT"
             ));
         }
     }

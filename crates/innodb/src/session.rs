@@ -68,13 +68,13 @@ pub(crate) struct CacheSession {
     pub(crate) named_socket: Mutex<Option<(u64, u64)>>,
     status: Option<PathBuf>,
     run: Uuid,
-    /// What its settings file said when it was read last.
+    /// The settings at the last look at its settings file.
     kept: Mutex<Settings>,
-    /// How far a resize is, while one is under way.
+    /// The progress of a resize, while one is under way.
     resizing: Mutex<Option<ResizeProgress>>,
     /// The process ends: no command is listened to any more.
     ended: AtomicBool,
-    /// Held while a file is opened, closed for good, or renamed: what is known of files changes.
+    /// Held while a file is opened, closed for good, or renamed: the list of known files changes.
     pub(crate) opening: Mutex<()>,
     registered: Mutex<HashMap<forebay_flash::Identity, Arc<CachedFile>>>,
     /// The system tablespace is guarded: pages may come in.
@@ -245,8 +245,8 @@ impl CacheSession {
         Ok(())
     }
 
-    /// What is kept for the cache now is so from now on: what is in force. A file that is gone says
-    /// nothing: what it said may have been chosen for safety.
+    /// Takes the settings that are kept for the cache from now on; gives those in force. A file
+    /// that is gone says nothing: what it said may have been chosen for safety.
     ///
     /// # Errors
     /// In words; all stays as it is.
@@ -285,7 +285,7 @@ impl CacheSession {
         FlashPlace::hold(self.place.flash(), self.identity)
     }
 
-    /// How far a resize is, if one is under way.
+    /// Sets the progress of a resize, if one is under way.
     pub(crate) fn set_resizing(&self, far: Option<ResizeProgress>) {
         *self.resizing.lock() = far;
     }
@@ -323,7 +323,7 @@ impl CacheSession {
         // No page depends on it.
         if let Err(e) = status.write(path) {
             complain_once(&format!(
-                "{}: {e}. What this server does with the flash cache is not seen by forebay status: let its user write to that file",
+                "{}: {e}. forebay status does not see this server's use of the flash cache: let its user write to that file",
                 path.display()
             ));
         }

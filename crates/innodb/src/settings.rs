@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// What becomes of writes: `back`, `through`, `around`, `off`, `adaptive`.
+    /// The route of writes: `back`, `through`, `around`, `off`, `adaptive`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<WritePolicy>,
-    /// What comes in: `dirty`, `all`.
+    /// The pages that come in: `dirty`, `all`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contents: Option<AdmissionPolicy>,
     /// Slots in use, in percent: pages leave until no more than this are.
@@ -33,7 +33,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Why they make no sense, if they do not.
+    /// Refuses settings that make no sense, with the reason.
     ///
     /// # Errors
     /// In words.
@@ -87,7 +87,7 @@ impl Settings {
         }
     }
 
-    /// What is in force.
+    /// The settings in force.
     pub(crate) fn of(options: &CacheOptions) -> Self {
         Self {
             policy: Some(options.policy),

@@ -1,4 +1,4 @@
-//! How the cache is, for people: written to a file every second by the process that has it.
+//! The cache's status for people: its process writes it to a file every second.
 
 use crate::{boot_clock::BootTime, control_files, settings::Settings};
 use forebay_flash::{AdmissionPolicy, CacheStats, WritePolicy};
@@ -14,7 +14,7 @@ use std::{
 };
 use uuid::Uuid;
 
-/// How a cache is, and what it did since its process opened it. Counts are pages unless they say
+/// A cache's state, and its work since its process opened it. Counts are pages unless they say
 /// something else.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -23,9 +23,9 @@ pub struct CacheStatus {
     pub pid: u32,
     /// The run that it is of, as [`ENV_FLASH_RUN`](crate::ENV_FLASH_RUN) names it.
     pub run: Uuid,
-    /// When it said this: seconds of `CLOCK_MONOTONIC`.
+    /// Time of this status: seconds of `CLOCK_MONOTONIC`.
     pub said_at: BootTime,
-    /// The flash file's path, for a reader: what of it is no text stands as U+FFFD.
+    /// The flash file's path, for a reader: parts that are no text stand as U+FFFD.
     pub flash: String,
     /// The cache.
     pub cache: Uuid,
@@ -78,14 +78,14 @@ pub struct CacheStatus {
     pub flash_errors: u64,
     /// Pages that were found damaged on flash, or that it could not read.
     pub damaged: u64,
-    /// What flash failed with last, if it has taken nothing since.
+    /// The last failure of flash, if it has taken nothing since.
     pub trouble: Option<String>,
     /// False while policy *adaptive* goes around flash, which takes no less than the files.
     pub flash_pays: bool,
     /// True while with *adaptive* no page comes in that is only read: flash is not much faster to
     /// read than the files, but takes less for writes.
     pub written_only: bool,
-    /// What is in force.
+    /// The settings in force.
     pub settings: Settings,
     /// While the cache is given another size.
     pub resizing: Option<ResizeProgress>,
@@ -98,7 +98,7 @@ pub struct CacheStatus {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ResizeProgress {
-    /// How large the cache is to be.
+    /// The size that the cache is to have.
     pub bytes: u64,
     /// Pages that went home, of so many in this round.
     pub done: u64,
@@ -106,11 +106,11 @@ pub struct ResizeProgress {
     pub of: u64,
 }
 
-/// What a cache did in the last so many seconds.
+/// A cache's work in the last so many seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RecentWindow {
-    /// How many seconds.
+    /// Number of seconds.
     pub seconds: u64,
     /// Reads that found their page.
     pub hits: u64,
@@ -209,7 +209,7 @@ impl CacheStatus {
         }
     }
 
-    /// What the process that has the cache said last.
+    /// The last status of the process that has the cache.
     ///
     /// # Errors
     /// What the operating system says; `InvalidData` if it is no status.
@@ -217,8 +217,8 @@ impl CacheStatus {
         Ok(serde_json::from_slice(&control_files::bytes_of(path)?)?)
     }
 
-    /// What the process that has the cache said last in this run. None if it said nothing yet: what
-    /// is there is of an earlier one.
+    /// The last status of the process that has the cache in this run. None if it said nothing yet:
+    /// what is there is of an earlier one.
     #[must_use]
     pub fn of_run(path: &Path, run: Uuid) -> Option<Self> {
         let said = whole(|| Self::read(path)).ok();
@@ -293,7 +293,7 @@ impl CacheStatus {
         lines
     }
 
-    /// What is not so as a rule.
+    /// Remarks on unusual states.
     fn remarks(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if self.around_pages > 0 {

@@ -1,5 +1,5 @@
-//! Which descriptor is which page file: a word a descriptor, so that a descriptor of another file
-//! costs one load.
+//! The table of descriptors and their page files: a word a descriptor, so that a descriptor of
+//! another file costs one load.
 
 use crate::file::{PageFile, PageRoute};
 use forebay_flash::Identity;
@@ -30,7 +30,7 @@ fn entry(fd: c_int) -> Option<&'static AtomicU32> {
     ENTRIES.get(usize::try_from(fd).ok()?)
 }
 
-/// True if what is read from and written to `fd` may be in the cache. Costs one load.
+/// True if reads and writes of `fd` may go to the cache. Costs one load.
 #[inline]
 #[must_use]
 pub fn is_cached(fd: c_int) -> bool {
@@ -80,7 +80,7 @@ fn free(files: &[Option<Arc<PageFile>>]) -> Option<usize> {
     used(files).iter().position(|used| !used)
 }
 
-/// Which places a descriptor leads to.
+/// The places that a descriptor leads to.
 fn used(files: &[Option<Arc<PageFile>>]) -> Vec<bool> {
     let mut used = vec![false; files.len()];
     for entry in &ENTRIES {
@@ -104,7 +104,7 @@ pub(crate) fn open() -> HashSet<Identity> {
     opened().iter().map(|file| file.known.identity).collect()
 }
 
-/// How many of them are being made.
+/// The number of them that are being made.
 pub(crate) fn undecided() -> usize {
     let is_being_made = |file: &&Arc<PageFile>| matches!(&*file.state.read(), PageRoute::Undecided);
     opened().iter().filter(is_being_made).count()

@@ -1,6 +1,6 @@
-//! What a server's file functions promise of its page files, each in a process of its own that is
-//! killed at its end. What the kernel refuses changes nothing, what it does is not undone, and what
-//! is acknowledged is durable.
+//! Promises of a server's file functions about its page files, each in a process of its own that is
+//! killed at its end. A call that the kernel refuses changes nothing, one that it does is not
+//! undone, and acknowledged writes are durable.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod support;

@@ -1,4 +1,4 @@
-//! What a server's process says of its cache is what it did with it.
+//! The status that a server's process writes of its cache agrees with its work.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod support;

@@ -40,7 +40,7 @@ use std::{
     time::Duration,
 };
 
-/// How often it is looked for logs that no process has open any more.
+/// Interval of looks for logs that no process has open any more.
 const SWEEP: Duration = Duration::from_millis(250);
 /// Threads to begin with: one more than waits for a call.
 const FIRST_WORKERS: usize = 2;
@@ -127,7 +127,7 @@ impl Agent {
     }
 }
 
-/// All that is needed to serve, but for a guardian, with what was found to work.
+/// All that is needed to serve, but for a guardian, with the means that were found to work.
 ///
 /// # Errors
 /// There is no memory, or no descriptor.

@@ -1,4 +1,4 @@
-//! What all threads of the agent share, and where one of them is while it acts for a caller.
+//! State that all threads of the agent share, and the place of a thread that acts for a caller.
 
 use crate::{
     caller::AgentStatus, listener::CallListener, numbers::NumberTable, pending::PendingChanges,
@@ -16,7 +16,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-/// What all threads of the agent share.
+/// State that all threads of the agent share.
 pub(crate) struct AgentState {
     pub(crate) listener: CallListener,
     pub(crate) slots: CallSlots,
@@ -30,8 +30,8 @@ pub(crate) struct AgentState {
     pub(crate) unused: Mutex<Vec<usize>>,
     /// A process of the program has said that it is to do less than the agent may.
     pub(crate) restricted: AtomicBool,
-    /// How often a process has become invisible. Held by those that give a log to a process, and
-    /// alone by who has one become so.
+    /// The number of times that a process has become invisible. Held by those that give a log to a
+    /// process, and alone by who has one become so.
     pub(crate) openings: RwLock<u64>,
     pub(crate) unknown: FileLocks,
     /// A root directory that holds up no unmounting.
@@ -91,14 +91,14 @@ impl<'a> WorkerPlace<'a> {
         })
     }
 
-    /// What a path that is not absolute is below.
+    /// The directory that a path which is not absolute is below.
     pub(crate) fn dir(&self) -> c_int {
         self.directory
             .as_ref()
             .map_or(libc::AT_FDCWD, AsRawFd::as_raw_fd)
     }
 
-    /// A path as the agent must say it: what means "this process" means the caller.
+    /// A path as the agent must say it: a name for "this process" means the caller.
     pub(crate) fn path<'p>(&self, path: &'p CStr) -> Cow<'p, CStr> {
         said_for(self.thread, path)
     }

@@ -1,4 +1,4 @@
-//! The thread that made a call: its memory, its descriptors and directories, and who it is.
+//! The thread that made a call: its memory, its descriptors and directories, and its user.
 //!
 //! What it points to is read once, by copying; afterwards the caller asks whether the thread still
 //! waits, before anything takes effect. Otherwise its id may be another thread's.
@@ -24,7 +24,7 @@ const WORD_BYTES: usize = size_of::<u64>();
 /// `UIO_MAXIOV`.
 const PARTS_MAX: u64 = 1024;
 
-/// What /proc says of a descriptor.
+/// A descriptor's state, from /proc.
 pub(crate) struct DescriptorState {
     pub(crate) closes_on_exec: bool,
     /// By it, or of its file by its process.
@@ -45,7 +45,7 @@ impl CallerThread {
         self.read_more(address, bytes, into).map(drop)
     }
 
-    /// The same behind what is there already: how many could be read.
+    /// The same behind the bytes that are there already: the number of bytes read.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -102,7 +102,7 @@ impl CallerThread {
         Ok(words)
     }
 
-    /// Copies bytes to its memory: how many could be written.
+    /// Copies bytes to its memory: the number of bytes written.
     pub(crate) fn write(self, address: u64, bytes: &[u8]) -> usize {
         let mut done = 0;
         while done < bytes.len() {
@@ -195,8 +195,8 @@ impl CallerThread {
             .collect()
     }
 
-    /// What is open as one of its descriptors, by a descriptor that only names it; or its working
-    /// directory.
+    /// The directory that is open as one of its descriptors, by a descriptor that only names it; or
+    /// its working directory.
     ///
     /// # Errors
     /// `EBADF`, or the kernel's.
@@ -225,7 +225,7 @@ impl CallerThread {
         CString::new([start.as_bytes(), path.to_bytes()].concat()).map_err(|_| Errno::INVAL)
     }
 
-    /// How it has a number. None if that cannot be seen.
+    /// The state of a number, as it has it. None if that cannot be seen.
     pub(crate) fn descriptor(self, number: c_int) -> Option<DescriptorState> {
         let said = fs::read_to_string(format!("/proc/{}/fdinfo/{number}", self.0)).ok()?;
         let flags = said.lines().find_map(|line| line.strip_prefix("flags:"))?;
@@ -253,7 +253,7 @@ impl CallerThread {
         (asked == 0).then_some(found.rlim_cur)
     }
 
-    /// Its user's ids, or its group's, and whether it has the right to take any (`CAP_SETUID`,
+    /// Its user's ids, or its group's; true if it has the right to take any (`CAP_SETUID`,
     /// `CAP_SETGID`).
     pub(crate) fn ids(self, is_group: bool) -> Option<(HeldIds, bool)> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.0)).ok()?;
@@ -266,7 +266,7 @@ impl CallerThread {
         Some((ids, rights & 1 << right != 0))
     }
 
-    /// What its user's ids are ids in. None if that cannot be seen.
+    /// The namespace of its user's ids. None if that cannot be seen.
     fn user_space(self) -> Option<PathBuf> {
         fs::read_link(format!("/proc/{}/ns/user", self.0)).ok()
     }
@@ -293,7 +293,7 @@ fn word_of(bytes: &[u8]) -> u64 {
     u64::from_ne_bytes(bytes.try_into().unwrap_or_default())
 }
 
-/// Who a thread is, and what its names mean.
+/// A thread's user, and the meaning of its names.
 #[derive(Clone, PartialEq, Eq)]
 struct ThreadStatus {
     /// Users, groups and rights, as /proc has them.
@@ -302,7 +302,7 @@ struct ThreadStatus {
     spaces: Vec<PathBuf>,
     /// Device and inode of its root.
     root: (u64, u64),
-    /// What a security module (AppArmor, SELinux) calls it.
+    /// Its label by a security module (AppArmor, SELinux).
     label: Option<Vec<u8>>,
     umask: u32,
 }
@@ -329,13 +329,13 @@ impl ThreadStatus {
     }
 }
 
-/// Who the agent is: it does calls only of those who are the same.
+/// The agent's user and rights: it does calls only of those who have the same.
 pub(crate) struct AgentStatus {
     own: ThreadStatus,
     sees_all: bool,
 }
 
-/// Why a thread's files stay plain.
+/// The reason that a thread's files stay plain.
 pub(crate) type PlainReason = &'static str;
 
 impl AgentStatus {

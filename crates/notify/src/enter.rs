@@ -127,7 +127,7 @@ fn without_library(list: &[u8]) -> Vec<u8> {
     others.join(&b':')
 }
 
-/// How far a process got.
+/// The progress of a process.
 enum Entry {
     /// It has no filter.
     Plain,
@@ -202,8 +202,8 @@ fn converse(connection: &OwnedFd, installed: &mut Option<InstalledFilter>) -> Re
     }
 }
 
-/// What the agent says. Of one that may have the listener already, nothing but its end says that it
-/// is dead: two that live would each get a part of the calls. So it is waited for.
+/// Receives the agent's message. Of one that may have the listener already, nothing but its end
+/// says that it is dead: two that live would each get a part of the calls. So it is waited for.
 ///
 /// # Errors
 /// The kernel's.

@@ -37,7 +37,7 @@ fn connection() -> Option<OwnedFd> {
     Some(connection)
 }
 
-/// Why a process gets no agent.
+/// The reason that a process gets no agent.
 enum EntryRefusal {
     /// None can be had by any.
     Unserved(String),
@@ -129,7 +129,7 @@ fn serve(
     Ok(state)
 }
 
-/// Whether the process can be served: the window.
+/// Checks that the process can be served: gives the window.
 fn check(
     connection: &OwnedFd,
     thread: CallerThread,

@@ -1,5 +1,5 @@
-//! What the agent of a child and the process that is to become its program say to each other, by
-//! the connection that this made to the supervisor. docs/notify.md, "A child of a program with the
+//! Messages between the agent of a child and the process that is to become its program, by the
+//! connection that this made to the supervisor. docs/notify.md, "A child of a program with the
 //! library".
 //!
 //! The process sends by `sendto`, which its filter lets through.
@@ -15,7 +15,7 @@ use std::os::fd::AsFd;
 /// A word between the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EntryWord {
-    /// Of the process, before anything: what the agent may try on it.
+    /// Of the process, before anything: the trials that the agent may make on it.
     Ready(ReadyProcess),
     /// Of the agent: the filter is to have this window.
     Window {
@@ -33,10 +33,10 @@ pub(crate) enum EntryWord {
     Go,
 }
 
-/// What the agent may try on a process.
+/// A process that is ready for the agent's trials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReadyProcess {
-    /// Where it has a word, and which.
+    /// The address of a word in it, and the word.
     pub(crate) address: u64,
     pub(crate) word: u64,
     /// A descriptor of it.
@@ -125,7 +125,7 @@ impl EntryWord {
         rustix::io::retry_on_intr(send).map(drop)
     }
 
-    /// What the other says.
+    /// The other's message.
     ///
     /// # Errors
     /// The kernel's: `EAGAIN` after the connection's limit; `ECONNRESET` if the other is gone;

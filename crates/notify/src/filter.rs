@@ -1,5 +1,5 @@
-//! The filter: which calls of the program are seen. By number and arguments only, since it cannot
-//! look at memory. docs/notify.md, "What is trapped".
+//! The filter of the program's calls: it picks those that are seen. By number and arguments only,
+//! since it cannot look at memory. docs/notify.md, "What is trapped".
 //!
 //! Each call has a block of its own, which ends with what becomes of it; calls that no block names
 //! the kernel never asks about (it knows that they are allowed whatever their arguments are).
@@ -27,7 +27,7 @@ const X32: u32 = 0x4000_0000;
 const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
 const TRAP: u32 = libc::SECCOMP_RET_USER_NOTIF;
 
-/// When a call is seen.
+/// The condition on which a call is seen.
 enum CallCondition {
     Always,
     /// One of these arguments is a number of the window.
@@ -203,7 +203,7 @@ fn other_machine(window: NumberWindow) -> Vec<sock_filter> {
     steps
 }
 
-/// What becomes of a call. Ends in each case.
+/// The filter's instructions for a call. Ends in each case.
 fn block(condition: &CallCondition, window: NumberWindow) -> Vec<sock_filter> {
     let mut steps = Vec::new();
     match condition {

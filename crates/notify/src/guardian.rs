@@ -49,7 +49,7 @@ pub struct Guardian {
     agents: Option<OwnedFd>,
 }
 
-/// What became of an agent.
+/// The fate of an agent.
 #[derive(Clone, Default)]
 pub struct AgentFate(Arc<AtomicU8>);
 
@@ -92,7 +92,7 @@ impl Guardian {
         })
     }
 
-    /// The agent's end, which it is to inherit: what its environment names it by.
+    /// The agent's end, which it is to inherit: its name in the agent's environment.
     ///
     /// # Errors
     /// The kernel's.
@@ -133,7 +133,7 @@ const GUARDED: u8 = b'g';
 /// Of the guardian: it cannot have them.
 const UNGUARDED: u8 = b'u';
 
-/// In the agent: gives the guardian what it needs, and waits until it has that.
+/// In the agent: gives the guardian its descriptors, and waits until it has them.
 ///
 /// # Errors
 /// There is none, or it does not take it: why, with a remedy.
@@ -145,7 +145,7 @@ pub(crate) fn hand_over(listener: &CallListener, slots: &CallSlots) -> Result<()
     }
 }
 
-/// What the guardian says to it.
+/// The guardian's answer to it.
 fn give(listener: &CallListener, slots: &CallSlots) -> Result<u8, Errno> {
     let control = control()?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
@@ -169,13 +169,13 @@ pub(crate) fn tell_unserved(why: &str) {
     }
 }
 
-/// What an agent says first.
+/// The first word of an agent.
 enum AgentWord {
     /// It serves.
     Serves(CallListener, CallSlots),
     /// It cannot, for this reason.
     ServesNot(String),
-    /// It would, and what it hands over has not come.
+    /// It would, and its descriptors have not come.
     Lost,
 }
 
@@ -276,11 +276,11 @@ impl Guardian {
         let has_served = slots.has_served();
         forebay_pool::complain(match has_served {
             true => {
-                "the program's agent has died: what was acknowledged is synced now, and from then on nothing is absorbed and every sync is a real one. \
+                "the program's agent has died: acknowledged writes are synced now, and from then on nothing is absorbed and every sync is a real one. \
                  Restart the program to have its logs absorbed again"
             }
             false => {
-                "a program's agent has died, which had absorbed nothing: the program goes on, and what is absorbed without that agent stays so. \
+                "a program's agent has died, and had absorbed nothing: the program goes on, and files absorbed without that agent stay so. \
                  Restart the program to have its own logs absorbed"
             }
         });

@@ -48,7 +48,7 @@ impl HeldState {
 /// All of them.
 pub(crate) struct HeldNumbers {
     placeholder: OwnedFd,
-    /// How many calls there are, so that most calls ask no more than this.
+    /// The number of calls, so that most calls ask no more than this.
     count: AtomicUsize,
     state: Mutex<HeldState>,
 }

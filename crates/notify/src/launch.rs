@@ -11,7 +11,7 @@
 //! The agent has one thread until then, so the child may do what it likes.
 #![expect(
     unsafe_code,
-    reason = "makes a process, and what it does before it is a program"
+    reason = "makes a process, and acts in it before it is a program"
 )]
 
 use crate::{filter::filter, listener::last_errno, number_window::NumberWindow};
@@ -29,7 +29,7 @@ use std::{
 
 /// A program to be executed.
 pub struct ProgramImage {
-    /// Where it is.
+    /// Its path.
     pub path: CString,
     /// With its name.
     pub arguments: Vec<CString>,
@@ -56,7 +56,7 @@ impl ProgramImage {
     }
 }
 
-/// What the child says before it is the program.
+/// The child's words before it is the program.
 #[derive(Clone, Copy)]
 #[repr(i64)]
 enum ChildWord {

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 /// A call that was received, as the kernel numbers it.
 pub(crate) type CallId = u64;
 
-/// What a traced thread is told.
+/// The answer to a traced thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallAnswer {
     /// The kernel does the call.
@@ -69,7 +69,7 @@ impl CallListener {
         let _ = self.ioctl(request, (&raw mut response).cast());
     }
 
-    /// Gives the thread a descriptor of what is open as `fd` by this number, and answers.
+    /// Gives the thread a descriptor of the file that is open as `fd` by this number, and answers.
     ///
     /// Not in one (`SECCOMP_ADDFD_FLAG_SEND`): if the agent is killed while the kernel waits for
     /// the thread to take the descriptor, the thread gets none, and its call returns 0 all the
@@ -102,8 +102,8 @@ impl CallListener {
         Ok(())
     }
 
-    /// Gives the thread a descriptor of what is open as `fd` in the place of this number, and no
-    /// answer yet.
+    /// Gives the thread a descriptor of the file that is open as `fd` in the place of this number,
+    /// and no answer yet.
     ///
     /// # Errors
     /// As [`inject`](Self::inject).

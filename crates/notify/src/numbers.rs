@@ -172,7 +172,7 @@ impl NumberTable {
         Err(Errno::MFILE)
     }
 
-    /// Whether a thread's process can have one more log.
+    /// Fails if a thread's process can have no further log.
     ///
     /// # Errors
     /// Why not.
@@ -245,7 +245,7 @@ impl NumberTable {
         self.open.read().is_empty()
     }
 
-    /// What the thread has by this number, if that is one of these.
+    /// The thread's use of this number, if that is one of these.
     ///
     /// # Errors
     /// One of these has the number, and the kernel does not say whether it is the thread's.
@@ -278,7 +278,7 @@ impl NumberTable {
             || others(number, process).is_some()
     }
 
-    /// What the agent has by this number.
+    /// The agent's use of this number.
     pub(crate) fn used(&self, number: c_int) -> Option<UsedNumber> {
         let open = self.open.read();
         let counted = open.get(&number)?;

@@ -45,7 +45,7 @@ pub(crate) fn has_same(thread: u32, number: c_int) -> bool {
     share(thread, number, number) == Ok(true)
 }
 
-/// Whether a thread's descriptor and one of this process are of the same open file.
+/// True if a thread's descriptor and one of this process are of the same open file.
 ///
 /// # Errors
 /// The kernel does not say, or may not.
@@ -145,7 +145,7 @@ fn is_below(process: u32) -> bool {
     line.any(|id| id == own)
 }
 
-/// What a thread's descriptor is of.
+/// The file that a thread's descriptor is of.
 ///
 /// # Errors
 /// `EBADF`, `EPERM`, or `ESRCH` if the thread is gone.

@@ -17,7 +17,7 @@ use std::{
 /// Threads that are in such a call, with its number.
 #[derive(Default)]
 pub(crate) struct PendingChanges {
-    /// How many there are, so that most calls ask no more than this.
+    /// Their number, so that most calls ask no more than this.
     count: AtomicUsize,
     threads: Mutex<HashMap<u32, i64>>,
 }
@@ -46,7 +46,7 @@ impl PendingChanges {
         self.count.store(threads.len(), Ordering::SeqCst);
     }
 
-    /// Before a write or a sync: what is not known to be done counts as done just now.
+    /// Before a write or a sync: work that is not known to be done counts as done just now.
     pub(crate) fn count_again(&self) {
         if self.count.load(Ordering::SeqCst) == 0 {
             return;

@@ -1,6 +1,6 @@
-//! What a call is answered when nobody follows the caller's logs: it goes on. But a write to a log
-//! that was opened to be synced with each write, of which the kernel does not know, is done here,
-//! with that flag. docs/notify.md, "When the agent dies".
+//! Answers to calls while nobody follows the caller's logs: a call goes on. But a write to a log
+//! that was opened to be synced with each write is done here, with that flag, which the kernel does
+//! not know. docs/notify.md, "When the agent dies".
 
 use crate::{
     caller::{CallerThread, TRANSFER_MAX},
@@ -16,7 +16,7 @@ use rustix::{
 };
 use std::{io::IoSlice, os::fd::OwnedFd};
 
-/// What a call is answered without an agent.
+/// The answer to a call without an agent.
 pub(crate) fn plainly(call: SeenCall, slots: &CallSlots) -> CallAnswer {
     let has_served = slots.has_served();
     match call.number {
@@ -38,7 +38,7 @@ pub(crate) fn plainly(call: SeenCall, slots: &CallSlots) -> CallAnswer {
     }
 }
 
-/// What a call writes to, if that is [`unsynced`].
+/// The file that a call writes to, if that is [`unsynced`].
 ///
 /// # Errors
 /// As there.
@@ -56,9 +56,9 @@ pub(crate) fn writes_unsynced(call: SeenCall, slots: &CallSlots) -> Result<Optio
     }
 }
 
-/// What a thread has by a number that had a log which is to be synced with each write, of which the
-/// kernel knows nothing. None if it cannot be that log: a pipe or a socket may have the number by
-/// now, or a file that is read only.
+/// The file that a thread has by a number of a former `O_DSYNC` log: the kernel does not know the
+/// flag. None if it cannot be that log: a pipe or a socket may have the number by now, or a file
+/// that is read only.
 ///
 /// # Errors
 /// `EIO`: what has the number cannot be seen.
@@ -89,7 +89,7 @@ pub(crate) fn syncs_writes(flags: OFlags) -> bool {
     flags.bits() & libc::O_DSYNC.cast_unsigned() != 0
 }
 
-/// Does a write to what [`writes_unsynced`] found, and syncs it.
+/// Does a write to the file that [`writes_unsynced`] found, and syncs it.
 pub(crate) fn write_synced(fd: &OwnedFd, call: SeenCall, slots: &CallSlots) -> CallAnswer {
     let hidden = slots.hidden(call.arguments[0] as c_int);
     let has_offset = matches!(call.number, libc::SYS_pwrite64 | libc::SYS_pwritev);
@@ -120,7 +120,7 @@ pub(crate) fn write_synced(fd: &OwnedFd, call: SeenCall, slots: &CallSlots) -> C
     written.map(|bytes| bytes as i64).into()
 }
 
-/// What a write is to write, as far as it can be read.
+/// The bytes that a write is to write, as far as they can be read.
 pub(crate) fn bytes_of(call: SeenCall) -> Result<Vec<u8>, Errno> {
     let thread = CallerThread(call.thread);
     let parts = match call.number {

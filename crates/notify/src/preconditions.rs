@@ -1,5 +1,5 @@
-//! Whether an agent can serve a program here: what it needs of the kernel and of the container is
-//! tried on a child. Each reason has a remedy.
+//! Preconditions of an agent: its needs of the kernel and of the container are tried on a child.
+//! Each refusal has a remedy.
 #![expect(unsafe_code, reason = "reads a child's memory, of one thread alone")]
 
 use crate::{
@@ -16,10 +16,10 @@ use rustix::{
 };
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Why a program runs plainly after all: in words, with a remedy.
+/// The reason that a program runs plainly after all: in words, with a remedy.
 pub struct NotServed(pub String);
 
-/// Whether programs of this process could be served: tried on a child, which ends then. The
+/// Fails if programs of this process could not be served: tried on a child, which ends then. The
 /// guardian's part is not tried.
 ///
 /// # Errors
@@ -47,8 +47,8 @@ pub fn costs_rights() -> bool {
     })
 }
 
-/// Whether children of the run's programs can have agents of their own: what can be told before any
-/// is there. With `may_cost_rights`, they may give up gaining rights for it.
+/// Fails if children of the run's programs can have no agents of their own, as far as can be told
+/// before any is there. With `may_cost_rights`, they may give up gaining rights for it.
 ///
 /// # Errors
 /// Why not.
@@ -88,7 +88,7 @@ pub(crate) fn window(others: u64) -> Result<NumberWindow, String> {
     })
 }
 
-/// Tries on a child that waits what an agent does with its program: the listener.
+/// Tries an agent's work on a child that waits: the listener.
 ///
 /// # Errors
 /// What is refused.
@@ -134,8 +134,8 @@ pub(crate) fn is_lasting(errno: Errno) -> bool {
     matches!(errno, Errno::INVAL | Errno::NOSYS | Errno::PERM)
 }
 
-/// Tries on a process what an agent does with it: on a descriptor that it has by one number and
-/// this process by another, and on a word that it has at an address.
+/// Tries an agent's work on a process: on a descriptor that it has by one number and this process
+/// by another, and on a word that it has at an address.
 ///
 /// # Errors
 /// What is refused.
@@ -179,7 +179,7 @@ pub(crate) fn check_looks(
     Ok(())
 }
 
-/// Where this process has a word, and which.
+/// The address of a word of this process, and the word.
 fn own_word() -> (u64, u64) {
     static WORD: u64 = 1;
     ((&raw const WORD).addr() as u64, WORD)

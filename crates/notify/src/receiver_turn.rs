@@ -1,4 +1,4 @@
-//! Whose turn it is to receive: one thread of the agent waits for a call at a time.
+//! The turn to receive: one thread of the agent waits for a call at a time.
 //!
 //! The kernel wakes every thread that waits for a call when one comes (`recv_wait_event` waits
 //! non-exclusively), so each further thread that waits costs every call two more switches of
@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-/// How often the watch looks: a call holds the next one up for two of these at most.
+/// Interval of the watch's looks: a call holds the next one up for two of these at most.
 const WATCH_TICK: Duration = Duration::from_millis(1);
 /// Without a call for so many of them the watch sleeps until there is one.
 const IDLE_TICKS: u32 = 8;

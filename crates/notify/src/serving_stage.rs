@@ -1,4 +1,4 @@
-//! What an agent does for its program.
+//! The stage of an agent's service to its program: idle, serving or dormant.
 //!
 //! An agent of a child begins *idle*. With the first log it *serves*, for good. If the library
 //! begins in a process of the program before that, it is *dormant* for good: all calls go on, and
@@ -38,7 +38,7 @@ impl ServingStage {
         self.is_childs
     }
 
-    /// The program opens a log: true if the agent serves from now on, and whether that is new.
+    /// The program opens a log: true if the agent serves from now on, and true if that is new.
     pub(crate) fn serve(&self) -> (bool, bool) {
         match self.stage.compare_exchange(IDLE, SERVES, SeqCst, SeqCst) {
             Ok(_) => (true, true),

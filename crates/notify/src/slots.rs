@@ -1,6 +1,6 @@
-//! Memory that outlives the agent: which calls it had received, and how far each was. Each of its
-//! threads has a slot, into which the kernel itself writes a call that the thread receives, so no
-//! call is lost between the two. docs/notify.md, "When the agent dies".
+//! Memory that outlives the agent: the calls that it had received, and the phase of each. Each of
+//! its threads has a slot, into which the kernel itself writes a call that the thread receives, so
+//! no call is lost between the two. docs/notify.md, "When the agent dies".
 #![expect(unsafe_code, reason = "memory that two processes share")]
 
 use crate::{
@@ -30,7 +30,7 @@ const WINDOW: usize = NumberWindow::COUNT as usize;
 /// Of a slot's number: there was no file before.
 pub(crate) const WAS_FREE: c_int = -2;
 
-/// How far a call is.
+/// The phase of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum CallPhase {
@@ -71,7 +71,7 @@ pub(crate) struct CallSlot {
 // that thread is dead.
 unsafe impl Sync for CallSlot {}
 
-/// What a call is.
+/// A call, as the kernel reports it.
 #[derive(Clone, Copy)]
 pub(crate) struct SeenCall {
     pub(crate) id: CallId,
@@ -117,7 +117,7 @@ impl CallSlot {
         self.phase.store(CallPhase::Begun as u32, Release);
     }
 
-    /// The same, with what was there before.
+    /// The same, with the mark from before.
     pub(crate) fn begin_at(&self, before: i64) {
         self.before.store(before, Release);
         self.begin();
@@ -189,7 +189,7 @@ impl CallSlots {
         Ok(slots)
     }
 
-    /// Maps what another process has made.
+    /// Maps another process's memory.
     ///
     /// # Errors
     /// It has another size, or cannot be mapped.
@@ -220,7 +220,7 @@ impl CallSlots {
         self.page.slots.iter()
     }
 
-    /// The agent is about to do what concerns logs.
+    /// The agent is about to serve the program's logs.
     pub(crate) fn note_serving(&self) {
         self.page.has_served.store(1, Release);
     }
@@ -230,12 +230,12 @@ impl CallSlots {
         self.page.has_served.load(Acquire) != 0
     }
 
-    /// What the kernel does not know of the numbers.
+    /// Flags of the numbers that the kernel does not know.
     pub(crate) fn hidden_flags(&self) -> HiddenFlags {
         HiddenFlags(self.page)
     }
 
-    /// Notes what the kernel does not know of a number.
+    /// Notes flags of a number that the kernel does not know.
     pub(crate) fn set_hidden(&self, number: c_int, flags: c_int) {
         self.hidden_flags().set(number, flags);
     }

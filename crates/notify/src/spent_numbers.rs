@@ -1,7 +1,6 @@
-//! Numbers of closed logs that were to be synced with each write, of which the kernel knows
-//! nothing. A process that was forked while such a log was let go of may have it still: its writes
-//! are synced by what is noted of the number, so no other log gets it. What is noted is forgotten
-//! with the number.
+//! Descriptor numbers of closed `O_DSYNC` logs. The kernel does not know the flag, so no other file
+//! may get them: a process that was forked while such a log was let go of may have it still, and
+//! its writes are synced by the note of the number. The note is forgotten with the number.
 
 use crate::{open_files::may_be_open, slots::HiddenFlags};
 use libc::c_int;

@@ -1,4 +1,4 @@
-//! Calls that the agent had received when it died: how far each was, and what its thread is told.
+//! Calls that the agent had received when it died: the phase of each, and the answer to its thread.
 //! docs/notify.md, "When the agent dies".
 
 use crate::{
@@ -106,7 +106,7 @@ fn linked(links: i64, call: SeenCall, slots: &CallSlots) -> CallAnswer {
     }
 }
 
-/// How the first name of a link is looked up, by the flags of `linkat`.
+/// The lookup of the first name of a link, by the flags of `linkat`.
 pub(crate) fn link_source(flags: c_int) -> AtFlags {
     let empty = AtFlags::from_bits_retain(flags.cast_unsigned()) & AtFlags::EMPTY_PATH;
     match flags & libc::AT_SYMLINK_FOLLOW {
@@ -115,7 +115,7 @@ pub(crate) fn link_source(flags: c_int) -> AtFlags {
     }
 }
 
-/// How many names a file has.
+/// The number of a file's names.
 pub(crate) fn links_of(stat: &Stat) -> i64 {
     i64::try_from(stat.st_nlink).unwrap_or(i64::MAX)
 }
@@ -173,14 +173,15 @@ fn is_free(thread: u32, name: (c_int, u64)) -> bool {
     found.is_err_and(|errno| errno == Errno::NOENT)
 }
 
-/// What a thread's name is of: below a directory of its own, by the address of its path.
+/// The status of the file that a thread's name leads to: below a directory of its own, by the
+/// address of its path.
 fn stat(thread: u32, (dir, address): (c_int, u64), flags: AtFlags) -> Result<Stat, Errno> {
     let caller = CallerThread(thread);
     let path = caller.path(address)?;
     rustix::fs::statat(caller.directory(dir)?, &*said_for(thread, &path), flags)
 }
 
-/// How much of a write was done: by where the file's position or end was before it, and is now. Its
+/// The bytes of a write that were done: by the file's position or end before it, and now. Its
 /// thread held the file's lock, so between the two stands what it wrote, unless somebody writes
 /// past the agent: so it is compared.
 fn written_since(before: i64, call: SeenCall, slots: &CallSlots) -> CallAnswer {
@@ -194,7 +195,7 @@ fn written_since(before: i64, call: SeenCall, slots: &CallSlots) -> CallAnswer {
     }
 }
 
-/// Where a write ends that does not say its offset: the file's size if it appends, else its
+/// The end of a write that does not give its offset: the file's size if it appends, else its
 /// position.
 fn end_of(fd: &OwnedFd, call: SeenCall) -> Result<i64, Errno> {
     let asks =
@@ -206,8 +207,8 @@ fn end_of(fd: &OwnedFd, call: SeenCall) -> Result<i64, Errno> {
     }
 }
 
-/// By which it can be told how far a write to what is open came, by a number that no log has: see
-/// [`CallSlot::before`].
+/// A mark by which can be told how far a write to an open file came, by a number that no log has:
+/// see [`CallSlot::before`].
 ///
 /// # Errors
 /// The kernel's.
@@ -226,7 +227,7 @@ pub(crate) fn mark_before(fd: &OwnedFd, call: SeenCall) -> Result<i64, Errno> {
     }
 }
 
-/// How many of these bytes were written to a range.
+/// The number of these bytes that were written to a range.
 fn written_within(fd: &OwnedFd, range: Range<i64>, wanted: &[u8]) -> usize {
     let bytes = usize::try_from(range.end - range.start).unwrap_or(0);
     let part = &wanted[..bytes.min(wanted.len())];
@@ -241,7 +242,7 @@ fn written_within(fd: &OwnedFd, range: Range<i64>, wanted: &[u8]) -> usize {
     }
 }
 
-/// What is open, by a descriptor that reads: the program's may be for writing only.
+/// The open file, by a descriptor that reads: the program's may be for writing only.
 fn reading(fd: &OwnedFd) -> std::io::Result<std::fs::File> {
     std::fs::File::open(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }

@@ -1,4 +1,5 @@
-//! Commits of a lane and of a shared lane: who commits, who waits, and which bytes are written.
+//! Commits of a lane and of a shared lane: the committer, the waiters, and the bytes that are
+//! written.
 //!
 //! On a medium that needs it ([`Media::needs_commit`]), what was appended is durable once it is
 //! written back:
@@ -37,7 +38,7 @@ use std::{
 };
 use uuid::Uuid;
 
-/// How long a commit of another is waited for before looking whether it is still under way.
+/// Wait for another's commit before looking if it is still under way.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
 /// Commits that are being written at a time. A third brings no more.
@@ -48,40 +49,40 @@ const SPINS: u32 = 200;
 /// A stretch of a log from the start of a segment on, and where that segment lies in the pool.
 pub(crate) type LogPart = (Range<Lsn>, u64);
 
-/// What a commit needs of a log.
+/// A log's side of a commit.
 pub(crate) trait CommitLog {
-    /// Why nothing is committed any more.
+    /// Fails if nothing is committed any more, with the reason.
     ///
     /// # Errors
     /// [`AppendError::Closed`].
     fn check(&self) -> Result<(), AppendError>;
 
-    /// Step 2: what of the log is to be committed, committed parts of its segments included, and
-    /// where that ends.
+    /// Step 2: the parts of the log to be committed, committed parts of its segments included, and
+    /// their end.
     ///
     /// # Errors
     /// [`AppendError::Closed`].
     fn fill(&self) -> Result<(Vec<LogPart>, Lsn), AppendError>;
 
-    /// Where it lies.
+    /// The medium that the log lies on.
     fn media(&self) -> &dyn Media;
 
     /// The medium failed: nothing is committed from now on.
     fn fail(&self, error: &io::Error);
 }
 
-/// How far a log is committed and who commits it: atomics only, so that processes may share it.
+/// A log's committed address, and its committer: atomics only, so that processes may share it.
 #[repr(C)]
 pub(crate) struct Commits {
     /// Everything below is committed, or released.
     committed: OwnLine<AtomicU64>,
     /// Everything below is committed, or written by one of `writers`. Moved by who begins.
     started: AtomicU64,
-    /// Who begins a commit, or keeps others from it; 0 for none.
+    /// The committer that begins, or keeps others from it; 0 for none.
     beginner: AtomicU32,
     /// Counts commits that ended; who waits for one sleeps on it.
     ended: AtomicU32,
-    /// Who writes; 0 for none.
+    /// The committers that write; 0 for none.
     writers: [AtomicU32; IN_FLIGHT],
     /// Not 0 after one of them died: not all below `started` is written by the others.
     again: AtomicU32,
@@ -118,7 +119,7 @@ impl Commits {
         self.committed() >= lsn
     }
 
-    /// Bytes between what is committed and `lsn`.
+    /// Bytes between the committed address and `lsn`.
     #[inline]
     pub(crate) fn behind(&self, lsn: Lsn) -> u64 {
         lsn.saturating_sub(self.committed())
@@ -165,7 +166,7 @@ impl Commits {
         }
     }
 
-    /// Commits what `fill` gives, unless others commit: none is waited for.
+    /// Commits the parts that `fill` gives, unless others commit: none is waited for.
     ///
     /// # Errors
     /// [`AppendError::Closed`].
@@ -252,13 +253,13 @@ impl Commits {
         })
     }
 
-    /// Who begins has begun: another may.
+    /// The beginner has begun: another may.
     fn begun(&self) {
         self.beginner.store(0, SeqCst);
     }
 
-    /// Who begins does not, after all. Another that could not begin meanwhile waits for a commit to
-    /// end: if there is none, it is to look again.
+    /// The beginner does not begin, after all. Another that could not begin meanwhile waits for a
+    /// commit to end: if there is none, it is to look again.
     fn not_begun(&self) {
         self.begun();
         if !self.is_written() {

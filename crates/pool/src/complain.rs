@@ -1,4 +1,4 @@
-//! What a process says on its standard error.
+//! Complaints on the process's standard error.
 //!
 //! A library lives in other people's programs, and these may close their standard error: the file
 //! that they open next has its number. What was said then would be bytes in a database. So the
@@ -24,8 +24,8 @@ use std::{
 static NOTED: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 static IS_NOTED: AtomicBool = AtomicBool::new(false);
 
-/// The process's standard error is what has its number now. From now on nothing is said to any
-/// other file of that number.
+/// Notes the file that has standard error's number now as the process's standard error. From now on
+/// nothing is said to any other file of that number.
 pub fn note_standard_error() {
     // One that is closed, or may not be looked at, is none.
     let (dev, ino) = look(io::stderr()).unwrap_or_default();

@@ -38,16 +38,16 @@ const fn recovery_lock(lane: u32) -> u32 {
     (1 << 21) + lane
 }
 
-/// What a lane needs of its pool.
+/// The parts of a pool that a lane needs.
 pub(crate) struct Core {
     pub(crate) path: PathBuf,
     pub(crate) media: Arc<dyn Media>,
     pub(crate) superblock: Superblock,
-    /// Who opened it.
+    /// The process that opened it.
     pub(crate) process: ProcessMark,
     /// Its file had a name then.
     pub(crate) is_named: bool,
-    /// Whether anything may be changed, or locked.
+    /// The right to change or lock anything.
     pub(crate) access: PoolAccess,
 }
 
@@ -79,7 +79,7 @@ impl Core {
         }
     }
 
-    /// The same for what is done to a lane.
+    /// The same for work on a lane.
     #[inline]
     pub(crate) fn check_own(&self) -> Result<(), AppendError> {
         match self.process.is_here() {
@@ -88,7 +88,7 @@ impl Core {
         }
     }
 
-    /// The pool's open file, if what is in the pool does not lie there, but on legs.
+    /// The pool's open file, if the pool's bytes do not lie there, but on legs.
     pub(crate) fn file_elsewhere(&self) -> Option<BorrowedFd<'_>> {
         let file = self.media.descriptor();
         file.filter(|_| self.media.is_elsewhere())
@@ -120,8 +120,8 @@ impl Core {
         begun.map_err(|e| PoolError::io(&self.path, "becoming its writer", e))
     }
 
-    /// Refuses a pool whose file was removed since it was opened: what is written to it is gone
-    /// with this process. Under the pool lock, which who removes it has (`Pool::lock`).
+    /// Refuses a pool whose file was removed since it was opened: writes to it are gone with this
+    /// process. Under the pool lock, which who removes it has (`Pool::lock`).
     pub(crate) fn check_named(&self) -> Result<(), PoolError> {
         if !self.is_named || has_name(&*self.media) {
             return Ok(());
@@ -130,7 +130,7 @@ impl Core {
         Err(PoolError::io(&self.path, "claiming a lane", removed))
     }
 
-    /// Sees what other processes wrote to the tables.
+    /// Sees other processes' writes to the tables.
     pub(crate) fn load_tables(&self) -> Result<(), PoolError> {
         self.check_process()?;
         let loaded = self.media.fetch(0, self.superblock.geometry.data());
@@ -175,7 +175,7 @@ impl Core {
         done.map_err(|e| PoolError::io(&self.path, "mapping the pool's memory", e))
     }
 
-    /// Whether everything that was written to the tables is durable.
+    /// Fails unless everything that was written to the tables is durable.
     pub(crate) fn check(&self) -> Result<(), PoolError> {
         let done = self.media.check();
         done.map_err(|e| PoolError::io(&self.path, "writing the pool's tables", e))

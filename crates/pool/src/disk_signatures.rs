@@ -16,7 +16,7 @@ const MIB: u64 = 1 << 20;
 pub struct FoundSignature {
     /// In words, as in `an XFS file system`.
     pub what: String,
-    /// Where on the disk it is known by, bytes from the start.
+    /// Place of the signature on the disk, bytes from the start.
     pub at: u64,
 }
 
@@ -26,7 +26,7 @@ impl fmt::Display for FoundSignature {
     }
 }
 
-/// Where a structure lies on a disk.
+/// The base of a structure's offset on a disk.
 enum OffsetBase {
     /// So many bytes from the start.
     Start(u64),
@@ -43,14 +43,14 @@ impl OffsetBase {
     }
 }
 
-/// What a structure is known by.
+/// The bytes that a structure is known by.
 struct DiskSignature {
     what: &'static str,
     base: OffsetBase,
     /// From the base on.
     offset: u64,
     magic: &'static [u8],
-    /// Where from the base on its name lies, and the bytes of that; (0, 0) if it has none.
+    /// The offset of its name from the base on, and the name's bytes; (0, 0) if it has none.
     name: (u64, usize),
 }
 
@@ -156,8 +156,8 @@ static MARKS: [DiskSignature; 50] = [
     start("an Oracle ASM disk", 32, 0, b"ORCLDISK"),
 ];
 
-/// What is on the disk that `file` is open on, for reading, and that has so many `bytes`: empty if
-/// nothing is. Nothing is changed.
+/// Signatures on the disk that `file` is open on, for reading, and that has so many `bytes`: empty
+/// if there are none. Nothing is changed.
 ///
 /// # Errors
 /// I/O errors.

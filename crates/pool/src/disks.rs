@@ -1,4 +1,4 @@
-//! Finds what a file lies on, disks or memory, by the kernel's word. It follows down whatever is
+//! Finds the disks or memory that a file lies on, by the kernel's word. It follows down whatever is
 //! between: partitions, loop devices, the device mapper and arrays (by what sysfs says is below
 //! them), and file systems that have no device number of their own (btrfs, overlayfs).
 
@@ -22,19 +22,19 @@ const IN_MEMORY: [&str; 3] = ["ram", "zram", "nullb"];
 /// As a disk's model; with the module's own devices.
 const MODEL_IN_MEMORY: &str = "scsi_debug";
 
-/// What is at the bottom.
+/// The disks and memory at the bottom.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BackingStore {
     /// Names of disks. None is known of a network file system, for instance.
     pub disks: BTreeSet<String>,
-    /// Names of what lies between: arrays, volumes of the device mapper.
+    /// Names of the layers between: arrays, volumes of the device mapper.
     pub layers: BTreeSet<String>,
-    /// What is memory, in words: gone after a power cut.
+    /// The parts that are memory, in words: gone after a power cut.
     pub memory: BTreeSet<String>,
 }
 
 impl BackingStore {
-    /// What is below a device: a block device's number, or a file system's.
+    /// The storage below a device: a block device's number, or a file system's.
     #[must_use]
     pub fn of_device(device: u64) -> Self {
         let mut ground = Self::default();
@@ -42,7 +42,7 @@ impl BackingStore {
         ground
     }
 
-    /// What is below an open file, or below the block device that it is.
+    /// The storage below an open file, or below the block device that it is.
     #[must_use]
     pub fn of(file: BorrowedFd<'_>) -> Self {
         let Ok(stat) = rustix::fs::fstat(file) else {
@@ -133,8 +133,8 @@ impl BackingStore {
         }
     }
 
-    /// What the file of a loop device lies on: found by its path, or, if it was removed, by where
-    /// it was.
+    /// Adds the storage below the file of a loop device: found by its path, or, if it was removed,
+    /// by its old place.
     fn add_backing(&mut self, at: &Path, layers: usize) {
         const REMOVED: &str = " (deleted)";
         let path = fs::read_to_string(at.join("loop/backing_file")).unwrap_or_default();

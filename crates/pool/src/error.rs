@@ -1,4 +1,4 @@
-//! What can go wrong with a pool, with what was found and what to do.
+//! Errors of a pool, with the finding and the remedy.
 
 use std::{
     fmt, io,
@@ -10,18 +10,18 @@ use std::{
 pub struct PoolError {
     /// The pool's path (or a name for a medium without one).
     pub path: PathBuf,
-    /// What was found.
+    /// The finding.
     pub kind: PoolErrorKind,
 }
 
-/// What was found; its text says what to do about it.
+/// The finding; its text names the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PoolErrorKind {
     /// The operating system refused.
     #[error("{doing}: {source}")]
     Io {
-        /// What was being done.
+        /// The step that failed.
         doing: &'static str,
         /// The system's reason.
         source: io::Error,
@@ -46,7 +46,8 @@ pub enum PoolErrorKind {
     },
     /// A pool on a disk that would be on none.
     #[error(
-        "lies in memory ({what}), not on a disk: what is committed there does not survive a power cut. Choose another place, or make it emulated (PoolOptions::emulated, --emulated; it survives a process crash)"
+        "lies in memory ({what}), not on a disk: commits there do not survive a power cut. Choose another place, or make it emulated (PoolOptions::emulated, --emulated; it \
+         survives a process crash)"
     )]
     NotOnADisk {
         /// The file system's type, or the device.
@@ -65,7 +66,7 @@ pub enum PoolErrorKind {
         "exists already ({found}); nothing was changed. Choose another path, or remove it if nothing in it is needed"
     )]
     Exists {
-        /// What is there.
+        /// The file's kind.
         found: String,
     },
     /// A device that holds something.
@@ -73,15 +74,15 @@ pub enum PoolErrorKind {
         "holds {found}; nothing was changed. If nothing of that is needed, give it up (PoolOptions::force, --force); otherwise choose another device"
     )]
     Holds {
-        /// What is there.
+        /// The device's contents.
         found: String,
     },
     /// A device that the kernel uses.
     #[error(
-        "is in use ({by}); nothing was changed, and force does not change that. Unmount it, take it out of what it is part of, or choose another device"
+        "is in use ({by}); nothing was changed, and force does not change that. Unmount it, take it out of its array or volume group, or choose another device"
     )]
     Busy {
-        /// What for.
+        /// Its user.
         by: String,
     },
     /// A medium that the pool does not fit on.
@@ -114,7 +115,8 @@ pub enum PoolErrorKind {
     },
     /// A disk that cannot write a page alone.
     #[error(
-        "lies on a disk with sectors of {found} bytes: a write that tears would take what was committed beside it, since a pool writes pages of 4096. Choose a disk with sectors of 4096 bytes or less"
+        "lies on a disk with sectors of {found} bytes: a write that tears would take committed records beside it, since a pool writes pages of 4096. Choose a disk with \
+         sectors of 4096 bytes or less"
     )]
     SectorTooLarge {
         /// Bytes of a sector.
@@ -123,7 +125,7 @@ pub enum PoolErrorKind {
     /// A pool on legs, or the file that names them, which is none.
     #[error("cannot lie on these legs: {what}")]
     BadLegs {
-        /// What is wrong with them.
+        /// The damage.
         what: String,
     },
     /// No pool.
@@ -131,7 +133,7 @@ pub enum PoolErrorKind {
         "is not a Forebay pool: both superblocks are unreadable ({found}). If it was a pool, restore it from a copy; nothing was changed"
     )]
     NotAPool {
-        /// What the first superblock says.
+        /// The first superblock's contents.
         found: String,
     },
     /// A format this program does not know.
@@ -157,7 +159,7 @@ pub enum PoolErrorKind {
     /// Parameters that make no pool.
     #[error("cannot be made with these sizes: {reason}")]
     BadSize {
-        /// Which bound is broken.
+        /// The bound that is broken.
         reason: String,
     },
     /// A log address at which no log can start.
@@ -171,7 +173,7 @@ pub enum PoolErrorKind {
         "is full: {wanted} {unit} wanted, {free} free. Close or remove an owner (see `forebay pool status`), or make a larger pool"
     )]
     Full {
-        /// What is scarce.
+        /// The unit that is scarce.
         unit: &'static str,
         /// Number asked for.
         wanted: u64,
@@ -193,14 +195,14 @@ pub enum PoolErrorKind {
         "was opened by the parent before this process was forked: open it again in this process, or fork first and open it then"
     )]
     Forked,
-    /// What takes a lock or changes something, of a pool that was opened for reading.
+    /// A lock or a change is refused: the pool was opened for reading.
     #[error(
         "was opened for reading only (PoolOptions::open_read_only), and this would change it or lock a part of it; nothing was done. Open it with PoolOptions::open"
     )]
     OpenedToRead,
     /// A pool on a disk, for a log that commits nothing.
     #[error(
-        "lies on a disk, where what is written is durable only once it is committed, and a flash cache cannot do that yet. Give the cache a pool on persistent memory"
+        "lies on a disk, where a write is durable only once it is committed, and a flash cache cannot do that yet. Give the cache a pool on persistent memory"
     )]
     NeedsCommit,
     /// A structure fails its checks.
@@ -208,7 +210,7 @@ pub enum PoolErrorKind {
         "is damaged: {what}. Nothing was changed; run `forebay pool check` for the whole picture and restore the pool from a copy if there is one"
     )]
     Damaged {
-        /// Which structure, where, and what was found.
+        /// The structure, its place, and the damage.
         what: String,
     },
     /// An acknowledged record is unreadable.
@@ -220,7 +222,7 @@ pub enum PoolErrorKind {
         lane: u32,
         /// First unreadable log address.
         lsn: u64,
-        /// What is there instead.
+        /// The finding there.
         found: String,
         /// A valid record that was written after that one had been acknowledged.
         witness: u64,
@@ -264,7 +266,7 @@ impl std::error::Error for PoolError {
     }
 }
 
-/// Why an append was refused. Nothing was written.
+/// The reason that an append was refused. Nothing was written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
     /// Larger than half a segment.
@@ -287,6 +289,6 @@ pub enum AppendError {
 }
 
 impl AppendError {
-    /// What [`Forked`](Self::Forked) says.
+    /// The text of [`Forked`](Self::Forked).
     pub(crate) const FORKED: &str = "the lane was opened by the parent before this process was forked: open the pool again in this process, or fork first and open it then";
 }

@@ -1,5 +1,5 @@
-//! What a file system says of a file's blocks (FIEMAP): which it has, and whether they were ever
-//! written. And the write-back that it does before it says so.
+//! A file's extents (FIEMAP): blocks that it has, and those that were never written. And the
+//! write-back that a file system does before it lists them.
 #![expect(unsafe_code, reason = "an ioctl that no library has")]
 
 use rustix::io::Errno;

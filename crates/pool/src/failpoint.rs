@@ -27,7 +27,7 @@ use std::{
 /// True in a build with this mechanism.
 pub const BUILT_IN: bool = true;
 
-/// What the environment asks for.
+/// The environment's wishes.
 struct FaultSettings {
     armed: Vec<ArmedFailpoint>,
     broken: Vec<String>,
@@ -90,7 +90,7 @@ fn take_error(path: &Path) -> Option<Errno> {
     Some(Errno::from_raw_os_error(errno))
 }
 
-/// How long to wait for this at most: as `usual`, unless a test says otherwise.
+/// The longest wait for this: `usual`, unless a test says otherwise.
 #[must_use]
 pub fn limit(name: &str, usual: Duration) -> Duration {
     let told = settings().limits.iter().find(|(told, _)| told == name);
@@ -109,7 +109,7 @@ pub fn pool_survived() -> bool {
     settings().pool_survived
 }
 
-/// Where copies of files are to be kept as they were synced last: the worst that a power cut could
+/// The directory for copies of files as they were synced last: the worst that a power cut could
 /// leave.
 #[must_use]
 pub fn synced_copies() -> Option<&'static Path> {

@@ -97,14 +97,14 @@ pub use checksum::{Checksum, crc32c};
 #[doc(hidden)]
 pub use complain::{complain, complain_repeated, note_standard_error, say_what_ended};
 pub use error::{AppendError, PoolError, PoolErrorKind};
+pub use format::{
+    layout::PoolGeometry,
+    record::{Lsn, Record},
+};
 #[doc(hidden)]
 pub use format::{
     layout::{FORMAT_VERSION, PAGE, SEGMENTS_MAX},
     record::{RECORD_HEADER, RecordHeader, record_bytes},
-};
-pub use format::{
-    layout::PoolGeometry,
-    record::{Lsn, Record},
 };
 #[doc(hidden)]
 pub use lane::{AheadBytes, AheadPages, DrainWork, PinnedBytes};
@@ -118,9 +118,9 @@ pub use pool::{ClaimOptions, LaneCopy, Pool, PoolOptions};
 pub use shared::{CompleteSegment, Member, SharedLane};
 #[doc(hidden)]
 pub use stack::with_room;
+pub use status::LaneStatus;
 #[doc(hidden)]
 pub use status::{LaneCheck, PoolHold, RecoveryLock};
-pub use status::LaneStatus;
 pub use uuid::Uuid;
 #[doc(hidden)]
 pub use wait_meter::{WaitCounts, WaitMeter, WaitTimer};

@@ -20,13 +20,13 @@ impl MonotonicTime {
         ))
     }
 
-    /// How long ago it was.
+    /// The time since then.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         Self::now().since(*self)
     }
 
-    /// How long it is behind `earlier`.
+    /// The time from `earlier` to this.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)

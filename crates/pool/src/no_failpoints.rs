@@ -1,5 +1,5 @@
-//! What stands for [`failpoint`](self) in a build without the feature of that name, as in each that
-//! ships: nothing, known when compiled. No variable is read.
+//! Empty stand-in for [`failpoint`](self) in a build without the feature of that name, as in each
+//! that ships: all of it is known when compiled. No variable is read.
 
 use crate::steps;
 use rustix::io::Errno;
@@ -39,7 +39,7 @@ pub const fn error(_: &str) -> Option<Errno> {
     None
 }
 
-/// How long to wait for this at most.
+/// The longest wait for this.
 #[inline(always)]
 #[must_use]
 pub const fn limit(_: &str, usual: Duration) -> Duration {
@@ -60,7 +60,7 @@ pub const fn pool_survived() -> bool {
     false
 }
 
-/// Where copies of files are to be kept as they were synced last.
+/// The directory for copies of files as they were synced last.
 #[inline(always)]
 #[must_use]
 pub const fn synced_copies() -> Option<&'static Path> {

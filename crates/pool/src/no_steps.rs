@@ -1,5 +1,5 @@
-//! What stands for [`steps`](super::steps) outside of this crate's tests: nothing, known when
-//! compiled.
+//! Empty stand-in for [`steps`](super::steps) outside of this crate's tests: all of it is known
+//! when compiled.
 
 use crate::lsn::Lsn;
 use std::sync::atomic::AtomicU32;

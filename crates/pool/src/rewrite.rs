@@ -1,5 +1,5 @@
-//! Writing again what a failed write-back may have lost, so that it is on the disk when a sync has
-//! succeeded.
+//! Writes bytes again that a failed write-back may have lost, so that they are on the disk when a
+//! sync has succeeded.
 //!
 //! The same bytes written over the same pages are not enough. Ext4 allocates what is written for
 //! the first time as *unwritten*: it reads as zeros until the write-back is done. When that fails,
@@ -42,19 +42,18 @@ use std::{
 /// Pages are dropped in whole pieces of this, at both ends: one that is part of a larger piece of
 /// the page cache stays.
 const PIECE: u64 = 2 << 20;
-/// How often, and after how long, a file system is asked again that has not noted yet what it has
-/// written.
+/// Looks at a file system that has not noted yet the bytes that it has written, and their interval.
 const LOOKS: u32 = 10;
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// Writes what is dirty to the disk: only then its pages can be dropped. An error is that which is
-/// being repaired.
+/// Writes dirty pages to the disk: only then can they be dropped. An error is that which is being
+/// repaired.
 pub fn flush(file: impl AsFd) {
     let _ = fdatasync(file);
 }
 
-/// Drops the pages of these ranges that are not dirty: what is read or written there next comes
-/// from the disk. Between this and the writing the file may hold less than it did.
+/// Drops the pages of these ranges that are not dirty: the next read or write there goes to the
+/// disk. Between this and the writing the file may hold less than it did.
 pub fn drop_pages(file: impl AsFd, ranges: impl IntoIterator<Item = Range<u64>>) {
     let file = file.as_fd();
     for range in merged(ranges) {
@@ -79,7 +78,7 @@ pub fn write(file: impl AsFd, parts: &[(u64, &[u8])]) -> Result<(), Errno> {
         .try_for_each(|(at, bytes)| write_at(file, bytes, *at))
 }
 
-/// After the sync: whether the file system has these parts for written.
+/// After the sync: fails unless the file system has these parts for written.
 ///
 /// # Errors
 /// `EIO` if it has not: the sync has failed.
@@ -156,15 +155,15 @@ pub fn write_at(file: BorrowedFd<'_>, mut bytes: &[u8], mut at: u64) -> Result<(
 /// The whole of any file.
 pub const ALL: Range<u64> = 0..u64::MAX;
 
-/// A file whose owner writes again what a failed sync may have lost, by these calls: as long as
-/// none has failed they are the kernel's.
+/// A file whose owner writes bytes again that a failed sync may have lost, by these calls: as long
+/// as none has failed they are the kernel's.
 #[derive(Debug, Default)]
 pub struct RewrittenFile {
     /// It was written to.
     begun: AtomicBool,
     /// A sync failed: from then on what is written is noted.
     failed: AtomicBool,
-    /// What was written since, and is not known to be on the disk.
+    /// Ranges written since, and not known to be on the disk.
     ranges: Mutex<Vec<Range<u64>>>,
 }
 
@@ -190,7 +189,7 @@ impl RewrittenFile {
         Ok(())
     }
 
-    /// Syncs what was written: by `sync`.
+    /// Syncs its writes: by `sync`.
     ///
     /// # Errors
     /// Of that; `EIO` if it succeeds, and something that was written again is not on the disk. What

@@ -1,5 +1,5 @@
-//! As whom a process does what another user may have made up: as that user, never with more rights.
-//! docs/durability.md, "Who trusts whom".
+//! The rights for work on another user's data, which that user may have made up: a process does it
+//! as that user, never with more rights. docs/durability.md, "Who trusts whom".
 //!
 //! Who can write to a pool, or to a flash cache, can have its files name any file of the machine.
 //! Root only looks at whose these are ([`acting_user`]), and has a child process do the work, which
@@ -39,7 +39,7 @@ const NO_GROUP: u32 = 65_534;
 /// Permission of the group, and of all others, to write.
 const GROUP_WRITES: u32 = 0o020;
 const OTHERS_WRITE: u32 = 0o002;
-/// How often it is looked whether a child is stopped, and in how many looks it may be.
+/// Interval of looks if a child is stopped, and the number of looks in which it may be.
 const LOOK: Duration = Duration::from_millis(200);
 const STOPPED_LOOKS: u32 = 25;
 
@@ -49,7 +49,7 @@ pub fn user() -> u32 {
     geteuid().as_raw()
 }
 
-/// Why what a file says is not believed.
+/// The reason that a file's contents are not believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DistrustReason {
     /// Users without its owner's rights may have written it.
@@ -66,7 +66,7 @@ pub enum DistrustReason {
     },
 }
 
-/// As whom `user` does what this file says: its owner, for root; else as itself.
+/// The user that obeys this file when `user` reads it: its owner, for root; else `user` itself.
 ///
 /// # Errors
 /// If another user than that could have written it, or `user` may not act for its owner.
@@ -78,7 +78,7 @@ pub fn acting_user(file: &Stat, user: u32) -> Result<u32, DistrustReason> {
     acting_user_of(owner, user)
 }
 
-/// The same of what `owner` has, whichever other users may write to it.
+/// The same of a file of `owner`, whichever other users may write to it.
 ///
 /// # Errors
 /// If `user` may not act for it.
@@ -90,7 +90,7 @@ pub fn acting_user_of(owner: u32, user: u32) -> Result<u32, DistrustReason> {
     }
 }
 
-/// Does `work` in a child process that is `user`: what it gives. The child shares this process's
+/// Does `work` in a child process that is `user`; gives its result. The child shares this process's
 /// open files and standard streams, and ends when this process does. A [pool](crate::Pool) that is
 /// open here it has to open again.
 ///
@@ -128,7 +128,7 @@ pub fn as_user(user: u32, work: impl FnOnce() -> Vec<u8>) -> io::Result<Vec<u8>>
     }
 }
 
-/// What the child did, by a pipe: an error's number or 0, the length, and so many bytes.
+/// Sends the child's result, by a pipe: an error's number or 0, the length, and so many bytes.
 fn say(mut pipe: PipeWriter, done: &Result<Vec<u8>, i32>) -> io::Result<()> {
     let (errno, bytes) = match done {
         Ok(bytes) => (0, &bytes[..]),
@@ -182,7 +182,7 @@ pub fn is_stopped(process: c_int) -> bool {
     status.is_ok_and(|status| status.lines().any(|line| line.starts_with("State:\tT")))
 }
 
-/// How a child ended; none where that is not known, since children are not heard of here.
+/// The end of a child; none if that is not known, since children are not heard of here.
 fn wait_for(child: c_int) -> Option<WaitStatus> {
     loop {
         match waitpid(Pid::from_raw(child), WaitOptions::empty()) {

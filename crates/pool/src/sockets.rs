@@ -20,7 +20,7 @@ use std::{
     },
 };
 
-/// How many of them a process may have at a time.
+/// The most of them that a process may have at a time.
 const PRIVATE_MAX: usize = 32;
 /// Programs do not count on the next free number above this one.
 const OWN_MIN: c_int = 400;
@@ -28,7 +28,7 @@ const OWN_MIN: c_int = 400;
 const FREE: c_int = -1;
 const TAKEN: c_int = -2;
 
-/// What a forked child finds of a socket without a lock.
+/// A socket, as a forked child finds it without a lock.
 struct HeldSocket {
     number: AtomicI32,
     inode: AtomicU64,

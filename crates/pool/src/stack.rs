@@ -51,7 +51,7 @@ pub fn with_room<T, F: FnOnce() -> T>(call: F) -> T {
     }
 }
 
-/// Does what it has if its thread panics while it is there.
+/// Calls its function if its thread panics while it is there.
 pub(crate) struct OnPanic<F: FnMut()>(pub(crate) F);
 
 impl<F: FnMut()> Drop for OnPanic<F> {

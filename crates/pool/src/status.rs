@@ -1,4 +1,4 @@
-//! Looking at a pool from outside: who has what, and whether it is whole.
+//! Looking at a pool from outside: the owners of its parts, and its damage.
 
 use crate::{
     error::{PoolError, PoolErrorKind},
@@ -27,7 +27,7 @@ pub struct LaneStatus {
     pub epoch: u32,
     /// Its number of segments.
     pub segments: u32,
-    /// What is wrong with its entry, if anything.
+    /// The damage of its entry, if any.
     pub damage: Option<String>,
 }
 
@@ -50,7 +50,7 @@ impl PoolHold<'_> {
     }
 }
 
-/// What a check of one lane found.
+/// The finding of a check of one lane.
 #[derive(Debug)]
 pub enum LaneCheck {
     /// A process has it: its log is moving and was not walked.
@@ -159,8 +159,8 @@ impl Pool {
         walked.unwrap_or_else(LaneCheck::Damaged)
     }
 
-    /// The same of what [`ClaimOptions::salvage`](crate::ClaimOptions::salvage) would give, if the
-    /// log is damaged: of the records before the damage.
+    /// The same of the records before the damage, if the log is damaged, as
+    /// [`ClaimOptions::salvage`](crate::ClaimOptions::salvage) would give them.
     #[must_use]
     pub fn look_into_damaged_lane(&self, lane: u32, found: impl FnMut(&Record<'_>)) -> LaneCheck {
         let walked = self.walk(lane, true, found);

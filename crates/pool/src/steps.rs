@@ -1,6 +1,6 @@
-//! Moments in an append at which tests do something: let another thread go on, or kill what stands
-//! for a process. And the moments at which a thread waits for another, so that a [`Scheduler`] can
-//! know that it does.
+//! Moments in an append at which tests do something: let another thread go on, or kill a process's
+//! stand-in. And the moments at which a thread waits for another, so that a [`Scheduler`] can know
+//! that it does.
 
 use crate::lsn::Lsn;
 use std::{
@@ -16,7 +16,7 @@ type StepHook = Box<dyn FnMut(&'static str)>;
 pub(crate) trait Scheduler {
     /// It passes a step.
     fn pass(&self, name: &'static str);
-    /// It sleeps on a word, if that is still what it was, until it is woken.
+    /// It sleeps on a word, if that is unchanged, until it is woken.
     fn sleep(&self, word: &AtomicU32, seen: u32);
     /// It wakes one that sleeps on this word, or all.
     fn wake(&self, word: &AtomicU32, all: bool);

@@ -1,4 +1,4 @@
-//! Where the kernel says what it knows of a block device.
+//! The kernel's directory on a block device, in sysfs.
 //!
 //! Container runtimes hide `/sys/dev/block`, which names devices by their numbers. There a device
 //! is looked for among all of them.

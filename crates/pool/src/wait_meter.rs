@@ -1,4 +1,5 @@
-//! [`WaitMeter`]: how often, and how long, threads have waited for something. Of no account where nothing waits.
+//! [`WaitMeter`]: the number and time of threads' waits for something. Of no account where nothing
+//! waits.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -13,7 +14,7 @@ pub struct WaitMeter {
     longest_nanos: AtomicU64,
 }
 
-/// How often, and how long, threads have waited.
+/// Number and time of threads' waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct WaitCounts {
@@ -42,7 +43,7 @@ impl WaitMeter {
         }
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     #[must_use]
     pub fn read(&self) -> WaitCounts {
         let seconds = |nanos: &AtomicU64| Duration::from_nanos(nanos.load(Relaxed)).as_secs_f64();
@@ -55,7 +56,7 @@ impl WaitMeter {
 }
 
 impl WaitTimer<'_> {
-    /// When it began.
+    /// The time at which it began.
     #[must_use]
     pub fn begun(&self) -> Instant {
         self.begun

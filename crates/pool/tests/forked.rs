@@ -1,5 +1,5 @@
-//! What a forked child makes of a pool and a lane that it inherited: an error, and nothing of its
-//! parent's is changed.
+//! A forked child gets errors from a pool and a lane that it inherited, and changes nothing of its
+//! parent's.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 #![allow(unsafe_code, reason = "forks")]
 

@@ -1,5 +1,5 @@
-//! What a pool adds to a process's memory: the lane that it has, not the pool that the lane is in.
-//! A file of its own, since the figures are those of the whole process.
+//! Memory that a pool adds to a process: the lane that it has, not the pool that the lane is in. A
+//! file of its own, since the figures are those of the whole process.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use forebay_pool::{ClaimOptions, Pool, PoolOptions, media::open_emulated};

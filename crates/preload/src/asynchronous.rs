@@ -156,13 +156,13 @@ fn make_ring(real: impl FnOnce() -> c_int) -> c_int {
     real()
 }
 
-/// True if no ring and no context is to be made: the program does without, and what it does can be
+/// True if no ring and no context is to be made: the program does without, and its writes can be
 /// seen. InnoDB looks at errno for the reason, so that is set as well.
 pub(crate) fn is_refused() -> bool {
     client::refuses_io_uring() || pages::is_configured() || layer::is_there()
 }
 
-/// As [`is_refused`], of a ring: what that writes nothing here sees.
+/// As [`is_refused`], of a ring: nothing here sees its writes.
 pub(crate) fn is_ring_refused() -> bool {
     let mut hides_syncs = false;
     tell_client(|| hides_syncs = client::hides_syncs());
@@ -218,8 +218,9 @@ fn each_write(
     Ok(())
 }
 
-/// Retires what libaio is about to write to, and has it synced where the kernel does not know that
-/// it is to be. From the first block on that cannot be read, the kernel submits none.
+/// Retires the files that libaio is about to write to, and has the writes synced if the kernel does
+/// not know that they are to be. From the first block on that cannot be read, the kernel submits
+/// none.
 pub(crate) fn retire_submitted(count: c_long, blocks: *mut *mut iocb) -> Result<(), FailedCall> {
     for at in 0..usize::try_from(count).unwrap_or(0) {
         // SAFETY: our caller does not change the list nor the blocks while they are submitted.

@@ -1,5 +1,5 @@
-//! What surrounds every call of the client: errno, cancellation, and the mark by which the client's
-//! own file calls are known.
+//! Surroundings of every call of the client: errno, cancellation, and the mark by which the
+//! client's own file calls are known.
 #![expect(unsafe_code, reason = "errno and POSIX thread cancellation")]
 
 use forebay_files::client;

@@ -18,7 +18,7 @@ pub(crate) fn opened(fd: c_int, path: &CStr) {
     forebay_innodb::log_opened(path.to_bytes(), client::absorbs(fd));
 }
 
-/// Whether a shared mapping of `fd` is refused.
+/// True if a shared mapping of `fd` is refused.
 pub(crate) fn refuses_mapping(fd: c_int, protection: c_int) -> bool {
     protection & libc::PROT_WRITE != 0 && forebay_innodb::refuses_mapping(pages::borrow(fd))
 }

@@ -16,7 +16,7 @@ pub(crate) fn client<T: Copy>(call: impl FnOnce() -> Result<T, Errno>) -> Result
     inside(call)
 }
 
-/// As [`client`], of what cannot fail.
+/// As [`client`], of a call that cannot fail.
 pub(crate) fn tell_client(call: impl FnOnce()) {
     let _: Result<(), FailedCall> = client(|| {
         call();

@@ -1,5 +1,5 @@
-//! `close`, `close_range`, `closefrom`, `unshare`, `dup`, `dup2`, `dup3`, `fcntl`: which descriptor
-//! is which file.
+//! `close`, `close_range`, `closefrom`, `unshare`, `dup`, `dup2`, `dup3`, `fcntl`: the files of
+//! descriptors.
 //!
 //! The client must know before an absorbed descriptor goes away, and that cannot be taken back:
 //! whatever the kernel would refuse is refused first. Its own descriptors do not exist for the
@@ -136,7 +136,7 @@ fn is_about_descriptor(command: c_int) -> bool {
     )
 }
 
-/// Whether the lowest free descriptor may be one that the client's own are in the way of.
+/// True if the lowest free descriptor may be one that the client's own are in the way of.
 fn is_in_the_way(command: c_int) -> bool {
     matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) && client::is_absorbing()
 }
@@ -190,12 +190,13 @@ pub(crate) fn standard_replaced() {
     note_standard_error();
 }
 
-/// Whether Forebay's words go to what has this number, if the program put it there on purpose.
+/// True if Forebay's words go to the file that has this number, if the program put it there on
+/// purpose.
 fn is_standard_error(fd: c_int) -> bool {
     fd == libc::STDERR_FILENO
 }
 
-/// Standard error is what the program has put there.
+/// Standard error is the file that the program has put there.
 pub(crate) fn note_standard_error() {
     // A vforked child shares our memory, but not our descriptors.
     if !client::in_vforked_child() {
@@ -260,26 +261,26 @@ fn is_open(fd: c_int) -> bool {
     })
 }
 
-/// Whether the resource limit allows the descriptor. It may have been lowered below one that is
+/// True if the resource limit allows the descriptor. It may have been lowered below one that is
 /// open.
 fn is_allowed(fd: c_int) -> bool {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     limit.is_none_or(|limit| u64::from(fd.unsigned_abs()) < limit)
 }
 
-/// Whether `close_range` with these arguments does anything.
+/// True if `close_range` with these arguments does anything.
 fn is_valid(first: c_uint, last: c_uint, flags: c_int) -> bool {
     let known = (libc::CLOSE_RANGE_CLOEXEC | libc::CLOSE_RANGE_UNSHARE).cast_signed();
     first <= last && flags & !known == 0
 }
 
-/// Whether it closes anything.
+/// True if it closes anything.
 fn closes(first: c_uint, last: c_uint, flags: c_int) -> bool {
     let only_marks = flags & libc::CLOSE_RANGE_CLOEXEC.cast_signed() != 0;
     is_valid(first, last, flags) && !only_marks
 }
 
-/// Whether it gives the thread descriptors of its own.
+/// True if it gives the thread descriptors of its own.
 fn unshares(first: c_uint, last: c_uint, flags: c_int) -> bool {
     flags & libc::CLOSE_RANGE_UNSHARE.cast_signed() != 0 && is_valid(first, last, flags)
 }
@@ -289,7 +290,7 @@ fn known(first: c_uint, last: c_uint) -> impl Iterator<Item = c_int> {
     (first..=last.min(client::DESCRIPTORS as c_uint - 1)).map(c_uint::cast_signed)
 }
 
-/// Whether an absorbed descriptor, or one of the client's own, is in the range.
+/// True if an absorbed descriptor, or one of the client's own, is in the range.
 fn has_ours(first: c_uint, last: c_uint) -> bool {
     known(first, last).any(|fd| !is_plain(fd) || truncated_fds::is_marked(fd))
         || client::own_within(first, last).next().is_some()

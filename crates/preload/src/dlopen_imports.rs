@@ -36,26 +36,27 @@ const SYSTEM: [&[u8]; 6] = [
 /// A call that loads.
 pub(crate) struct DlopenCall<'a> {
     pub(crate) name: &'a CStr,
-    /// Whose libraries are searched as its run path says.
+    /// An address in the library whose run path says where to search.
     pub(crate) caller: usize,
-    /// What is loaded already is not loaded again; none of a namespace of its own.
+    /// Asks for libraries that are loaded already, and are not loaded again; none of a namespace of
+    /// its own.
     pub(crate) is_loaded: Option<fn(*const c_char) -> bool>,
     /// A function of this name is hidden.
     pub(crate) is_hidden: fn(&[u8]) -> bool,
 }
 
-/// What a load with `RTLD_DEEPBIND`, or into another namespace, does.
+/// The effect of a load with `RTLD_DEEPBIND`, or into another namespace.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LoadEffect {
-    /// Nothing that it loads calls what this library hides.
+    /// Nothing that it loads calls a function that this library hides.
     CallsNothing,
-    /// It does, and without that flag it would find what is hidden, and all else alike.
+    /// It does, and without that flag it would find the hidden functions, and all else alike.
     MissesHooks,
     /// It does, or may, and finds other things with the flag than without it.
     Differs,
 }
 
-/// What the libraries that would be loaded have or import under a name.
+/// The uses of a name by the libraries that would be loaded: they have it, or import it.
 #[derive(Clone, Copy, Debug, Default)]
 struct SymbolUse {
     /// One of them has it itself.
@@ -66,11 +67,11 @@ struct SymbolUse {
     is_data: bool,
 }
 
-/// What a load would bring.
+/// The libraries that a load would bring.
 #[derive(Default)]
 struct NewLibraries {
     symbols: BTreeMap<Vec<u8>, SymbolUse>,
-    /// What they need and is loaded already.
+    /// Libraries that they need and that are loaded already.
     loaded: BTreeSet<CString>,
 }
 
@@ -85,7 +86,7 @@ impl NewLibraries {
 }
 
 impl DlopenCall<'_> {
-    /// What becomes of the calls of the code that it loads.
+    /// The effect on the calls of the code that it loads.
     pub(crate) fn effect(&self) -> LoadEffect {
         let Ok(new) = self.new_libraries() else {
             return LoadEffect::Differs;
@@ -147,7 +148,7 @@ fn look_at(path: &Path, new: &mut NewLibraries) -> Result<Option<SharedLibrary>,
     SharedLibrary::read(&file, |symbol| new.add(symbol)).map_err(|_| NotUnderstood)
 }
 
-/// What it calls cannot be told.
+/// Its calls cannot be told.
 struct NotUnderstood;
 
 /// A path of these bytes.

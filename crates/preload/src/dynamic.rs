@@ -1,4 +1,4 @@
-//! `dlsym` and `dlvsym`: who looks up a function of the C library that this library hides is given
+//! `dlsym` and `dlvsym`: a look-up of a function of the C library that this library hides gets
 //! ours, by whatever handle (Python's `ctypes`, Java's JNA and .NET look up those of `libc.so.6`
 //! itself). What another library has under such a name is left alone.
 //!
@@ -111,7 +111,7 @@ const DEEP: &str = "a library was loaded with RTLD_DEEPBIND, whose calls are not
 const APART: &str =
     "a library was loaded into another namespace (dlmopen), whose calls are not seen";
 
-/// Where [`dlopen_flat`] goes on.
+/// The function at which [`dlopen_flat`] goes on.
 static REAL_DLOPEN: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 /// The hidden `dlopen` without `RTLD_DEEPBIND`, by a jump.
@@ -135,12 +135,12 @@ unsafe extern "C-unwind" fn dlopen_flat() {
     );
 }
 
-/// Whether it may load anything.
+/// True if it may load anything.
 fn may_load(path: *const c_char, flags: c_int) -> bool {
     !path.is_null() && flags & libc::RTLD_NOLOAD == 0
 }
 
-/// What loading it would do past the hooks; nothing where nobody has to know.
+/// The effect of loading it past the hooks; none if nobody has to know.
 fn effect_of(
     path: *const c_char,
     caller: usize,
@@ -189,7 +189,7 @@ unsafe extern "C-unwind" fn dlvsym_in(
     }
 }
 
-/// What to give who looked up `name`, which was `found`: ours, if it hides that.
+/// The answer to a look-up of `name`, which was `found`: ours, if it hides that.
 ///
 /// # Safety
 ///
@@ -233,8 +233,8 @@ fn hook_for(found: *mut c_void, name: &CStr) -> Option<*mut c_void> {
     hook.map(HookedFunction::ours)
 }
 
-/// Whether this code is of a library whose function of that name is called by ours, or by one that
-/// ours calls: it asks for what it hides itself, and would call ours again.
+/// True if this code is of a library whose function of that name is called by ours, or by one that
+/// ours calls: it asks for the function that it hides itself, and would call ours again.
 fn is_hidden(code: *mut c_void, name: &CStr) -> bool {
     let Some(library) = library_of(code.addr()).filter(|library| library.is_behind_us) else {
         return false;

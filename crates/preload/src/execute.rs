@@ -143,7 +143,7 @@ handlers! {
     };
 }
 
-/// Whether an environment has this library loaded, and tells it of the run.
+/// True if an environment has this library loaded, and tells it of the run.
 fn has_library(environment: StringArray) -> bool {
     if environment.is_null() {
         return false;
@@ -168,9 +168,9 @@ fn has_library(environment: StringArray) -> bool {
 /// Begins the name of this library, and of the laboratory's.
 const LIBRARY: &[u8] = b"libforebay";
 
-/// Whether a list of libraries has this one, where the dynamic linker finds it. In a process that
-/// has changed its root, or its mounts, or who it is, it may be nowhere, and then the program goes
-/// on without it.
+/// True if a list of libraries has this one, at a path where the dynamic linker finds it. In a
+/// process that has changed its root, or its mounts, or who it is, it may be nowhere, and then the
+/// program goes on without it.
 fn loads_library(list: &[u8]) -> bool {
     let mut ours = libraries(list).filter(|path| is_ours(path)).peekable();
     ours.peek().is_some() && ours.all(is_in_reach)
@@ -186,7 +186,7 @@ fn is_ours(path: &[u8]) -> bool {
     path.windows(LIBRARY.len()).any(|part| part == LIBRARY)
 }
 
-/// Whether the dynamic linker finds a library at this path, as the process is now. One without a
+/// True if the dynamic linker finds a library at this path, as the process is now. One without a
 /// slash it searches for.
 fn is_in_reach(path: &[u8]) -> bool {
     if !path.contains(&b'/') {
@@ -223,7 +223,7 @@ pub(crate) fn before_shell() -> Result<(), FailedCall> {
     before(&ExecutedProgram::Shell, own_environment())
 }
 
-/// What is executed: the caller's own file and arguments, or what stands for them.
+/// The executed image: the caller's own file and arguments, or their stand-ins.
 struct ExecutedImage {
     file: *const c_char,
     arguments: StringArray,

@@ -1,6 +1,7 @@
-//! What changes a file through its descriptor without writing to it. The client logs `ftruncate`,
-//! and `fallocate` that only makes the file longer. Before anything else (other `fallocate`,
-//! `copy_file_range`, `sendfile`, `splice`, cloning and zeroing by `ioctl`) the file is retired.
+//! Calls that change a file through its descriptor without writing to it. The client logs
+//! `ftruncate`, and `fallocate` that only makes the file longer. Before anything else (other
+//! `fallocate`, `copy_file_range`, `sendfile`, `splice`, cloning and zeroing by `ioctl`) the file
+//! is retired.
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{

@@ -1,5 +1,5 @@
-//! Which process this is: a forked child has its parent's memory, and is nothing of what its parent
-//! is.
+//! The identity of this process: a forked child has its parent's memory, and none of its parent's
+//! standing.
 #![expect(unsafe_code, reason = "asks for the process's number")]
 
 use crate::{

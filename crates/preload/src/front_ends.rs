@@ -1,4 +1,4 @@
-//! Below an agent: whether this library does what concerns logs, or the agent does.
+//! Below an agent: the choice between this library and the agent for all that concerns logs.
 //! docs/notify.md, "A child of a program with the library".
 #![expect(unsafe_code, reason = "asks by a system call")]
 
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 static IS_BELOW: AtomicBool = AtomicBool::new(false);
 
-/// When the library begins: true if there is an agent that serves this process. One that has done
+/// True, when the library begins, if there is an agent that serves this process. One that has done
 /// nothing yet does nothing from now on.
 pub(crate) fn leaves_it_to_an_agent() -> bool {
     // SAFETY: it takes numbers, and the kernel knows no such request.

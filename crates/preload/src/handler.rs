@@ -1,9 +1,9 @@
-//! Handlers: what a hooked function does, for the [`table`](crate::table) to export under the
+//! Handlers: the work of a hooked function, for the [`table`](crate::table) to export under the
 //! function's names and to call by its number.
 
 /// A handler, a type without values that has the function's name.
 pub(crate) trait HookHandler {
-    /// What the function is.
+    /// The function's type.
     type Function: FunctionSignature;
 
     /// The hidden function of this name.
@@ -11,7 +11,7 @@ pub(crate) trait HookHandler {
 }
 
 /// The types of a C function's arguments, called as the [`table`](crate::table) calls the
-/// arguments, and of what it returns. Those that it has not are empty.
+/// arguments, and of its result. Those that it has not are empty.
 #[allow(non_camel_case_types, reason = "named as the arguments are")]
 pub(crate) trait FunctionSignature {
     type a;

@@ -19,7 +19,7 @@ use crate::{
 use libc::{c_long, c_void};
 use std::ops::ControlFlow::{self, Continue};
 
-/// What a handler's function is.
+/// The type of a handler's function.
 type FunctionOf<H> = <H as HookHandler>::Function;
 
 /// Exports the functions.
@@ -79,7 +79,7 @@ macro_rules! numbers {
         )+ })+
     ) => {
         /// Calls the handler of a system call, if the table has one and that would do anything,
-        /// over the kernel: the next library's function of that name may be what makes the system
+        /// over the kernel: the next library's function of that name may itself make the system
         /// call. None if the table has none.
         ///
         /// # Safety

@@ -39,8 +39,7 @@ handlers! {
 /// A user that is not changed.
 const KEPT: uid_t = uid_t::MAX;
 
-/// Whether these, real, effective and saved, are who the process is already; or whether it has no
-/// pool.
+/// True if the process has these ids already, real, effective and saved; or if it has no pool.
 fn is_no_change(wanted: [uid_t; 3]) -> bool {
     if !client::is_absorbing() {
         return true;

@@ -1,4 +1,4 @@
-//! What a layer is, and the one that is installed.
+//! The trait of a layer, and the layer that is installed.
 
 use libc::c_int;
 use rustix::io::Errno;
@@ -16,20 +16,20 @@ use std::{
 /// The name of a file as a call has it: a directory's descriptor, or `AT_FDCWD`, and a path.
 pub type NameAt<'a> = (c_int, &'a CStr);
 
-/// What was done to the file of a descriptor, with success.
+/// A call that changed the file of a descriptor, or read from it, with success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileEvent {
     /// So many bytes were read, at an offset or, without one, at the position, which is behind them
     /// now.
     Read {
-        /// Where in the file.
+        /// Its offset in the file.
         offset: Option<u64>,
         /// Bytes.
         bytes: usize,
     },
     /// So many bytes were written, as above.
     Wrote {
-        /// Where in the file.
+        /// Its offset in the file.
         offset: Option<u64>,
         /// Bytes.
         bytes: usize,
@@ -48,18 +48,18 @@ pub enum FileEvent {
     Allocated,
     /// The program needs these bytes no longer in memory (`POSIX_FADV_DONTNEED`).
     Dropped {
-        /// Where in the file.
+        /// Its offset in the file.
         offset: u64,
         /// Bytes.
         bytes: u64,
     },
     /// The file was mapped.
     Mapped {
-        /// Where in memory.
+        /// Its address in memory.
         address: usize,
         /// Bytes.
         bytes: usize,
-        /// Where in the file.
+        /// Its offset in the file.
         offset: u64,
         /// `PROT_…`.
         protection: c_int,
@@ -68,7 +68,7 @@ pub enum FileEvent {
     },
 }
 
-/// What a laboratory puts between a program and its files. All methods may be called by several
+/// A laboratory's layer between a program and its files. All methods may be called by several
 /// threads at once, and by signal handlers. Unless they say otherwise they are called as the client
 /// is: the thread cannot be cancelled, and its errno is kept. What is not implemented does nothing.
 pub trait FileLayer: Sync {
@@ -79,8 +79,8 @@ pub trait FileLayer: Sync {
     /// This process is a forked child. Nothing but async-signal-safe work is allowed.
     fn forked(&self) {}
 
-    /// A word for each descriptor, by its number, which is not 0 if the layer is to hear of what is
-    /// done to it. Asked for once; the layer changes the words.
+    /// A word for each descriptor, by its number, which is not 0 if the layer is to hear of its
+    /// calls. Asked for once; the layer changes the words.
     fn seen(&self) -> &'static [AtomicU16];
 
     /// Opens a file by `real` with these flags, or with others.
@@ -110,16 +110,16 @@ pub trait FileLayer: Sync {
         0
     }
 
-    /// Something is about to be done to `fd`, which the layer sees: what [`done`](Self::done) is to
-    /// be given, for instance the time. Nothing is kept or restored around it.
+    /// Something is about to be done to `fd`, which the layer sees: gives a value for
+    /// [`done`](Self::done), for instance the time. Nothing is kept or restored around it.
     fn begin(&self, _fd: c_int) -> u64 {
         0
     }
 
-    /// What [began](Self::begin) was done.
+    /// Hears that an operation which [began](Self::begin) was done.
     fn done(&self, _fd: c_int, _begun: u64, _what: FileEvent) {}
 
-    /// Whether a shared mapping of `fd`, which the layer sees, fails with `EOPNOTSUPP`. The
+    /// True if a shared mapping of `fd`, which the layer sees, fails with `EOPNOTSUPP`. The
     /// arguments are those of `mmap`.
     fn refuses_mapping(&self, _fd: c_int, _protection: c_int, _flags: c_int) -> bool {
         false
@@ -154,7 +154,7 @@ pub trait FileLayer: Sync {
     /// guarded](guard_memory). Nothing is kept or restored around these two.
     fn touch(&self, _address: usize, _bytes: usize) {}
 
-    /// What is mapped there is about to be changed by the program: it must be as the program made
+    /// Hears that the program is about to change a mapping there: it must be as the program made
     /// it.
     fn release(&self, _address: usize, _bytes: usize) {}
 }
@@ -200,19 +200,19 @@ pub(crate) fn layer() -> Option<&'static dyn FileLayer> {
     installed().map(|installed| installed.layer)
 }
 
-/// The layer, if it hears of what is done to `fd`.
+/// The layer, if it hears of the calls on `fd`.
 #[inline]
 pub(crate) fn layer_of(fd: c_int) -> Option<&'static dyn FileLayer> {
     layer().filter(|_| sees(fd))
 }
 
-/// True if there is a layer, which has to see what is opened, and all I/O.
+/// True if there is a layer, which has to see each open, and all I/O.
 #[inline]
 pub(crate) fn is_there() -> bool {
     IS_THERE.load(Relaxed)
 }
 
-/// True if a layer hears of what is done to `fd`.
+/// True if a layer hears of the calls on `fd`.
 #[inline]
 pub(crate) fn sees(fd: c_int) -> bool {
     let word = |installed: &InstalledLayer| {

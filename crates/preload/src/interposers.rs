@@ -1,5 +1,5 @@
-//! Libraries that are put before the C library's functions as this one is, and behind it: what a
-//! hook goes on to may be theirs, and they may make the system call by its number.
+//! Libraries that are put before the C library's functions as this one is, and behind it: a hook
+//! may go on to one of theirs, and they may make the system call by its number.
 #![expect(unsafe_code, reason = "reads what libraries define")]
 
 use crate::{call_context::without_cancellation, next_definition::library_of, real::hidden};
@@ -25,15 +25,15 @@ pub(crate) fn instead(caller: *const c_void, call: impl FnOnce() -> c_long) -> C
     }
 }
 
-/// Whether a system call is what a call of the client comes to. The client goes on to the next
-/// library's function, and that one may make the system call by its number, as an allocator or a
-/// library that fakes users does. Then all has been done, and the client may have locks. A signal
-/// handler, which makes its own call above the client's, is no such library's.
+/// True if a system call is made by a call of the client. The client goes on to the next library's
+/// function, and that one may make the system call by its number, as an allocator or a library that
+/// fakes users does. Then all has been done, and the client may have locks. A signal handler, which
+/// makes its own call above the client's, is no such library's.
 fn is_ours_already(caller: *const c_void) -> bool {
     client::is_inside() && is_interposer(caller.addr())
 }
 
-/// Whether this code is of a library that is searched after this one and has functions that it
+/// True if this code is of a library that is searched after this one and has functions that it
 /// hides. Neither allocates nor locks anything of ours.
 fn is_interposer(code: usize) -> bool {
     if INTERPOSERS.iter().any(|known| known.contains(code)) {
@@ -55,7 +55,7 @@ fn is_interposer(code: usize) -> bool {
     is_one
 }
 
-/// Where a library lies that [`is_interposer`].
+/// The addresses of a library that [`is_interposer`].
 struct InterposerRange {
     start: AtomicUsize,
     end: AtomicUsize,

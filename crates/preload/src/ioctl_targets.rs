@@ -9,7 +9,7 @@ use forebay_files::{
 };
 use libc::{c_int, c_ulong};
 
-/// Whether a request changes a file that it names, and that may be absorbed.
+/// True if a request changes a file that it names, and that may be absorbed.
 pub(crate) fn may_concern(request: c_ulong) -> bool {
     let changes = |it: &ioctls::NamingRequest| it.named == NamedFileUse::Changed;
     client::is_absorbing() && ioctls::naming_request(request as u32).is_some_and(changes)

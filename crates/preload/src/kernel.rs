@@ -5,7 +5,7 @@
 use crate::{call_context::missing, real::hidden};
 use libc::{c_int, c_long, c_uint, c_void, iovec, off_t, ssize_t, timespec};
 
-/// What `syscall` is.
+/// The type of `syscall`.
 pub(crate) type SyscallFunction =
     unsafe extern "C-unwind" fn(c_long, c_long, c_long, c_long, c_long, c_long, c_long) -> c_long;
 
@@ -33,7 +33,7 @@ pub(crate) trait SyscallArgument: Copy {
     fn word(self) -> c_long;
 }
 
-/// What a system call returns, as a C function has it.
+/// The return value of a system call, as a C function has it.
 pub(crate) trait SyscallResult {
     fn of(word: c_long) -> Self;
 }

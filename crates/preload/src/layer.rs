@@ -1,5 +1,5 @@
-//! The seam for a laboratory: what it puts between a program and its files, and the library that
-//! ships does not have.
+//! The seam for a laboratory: its layer between a program and its files, absent from the library
+//! that ships.
 //!
 //! A [`FileLayer`] hears of the calls on descriptors that it says it [sees](FileLayer::seen), and
 //! of memory that it [guards](guard_memory); what it does then, waiting for instance, is its own.
@@ -43,7 +43,7 @@ pub(crate) fn begin(fd: c_int) -> Option<BegunOperation> {
 }
 
 impl BegunOperation {
-    /// What became of it. Not a cancellation point, and leaves errno alone.
+    /// Tells the outcome. Not a cancellation point, and leaves errno alone.
     pub(crate) fn done(self, what: FileEvent) {
         tell_client(|| self.layer.done(self.fd, self.at, what));
     }

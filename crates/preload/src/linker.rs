@@ -19,10 +19,10 @@ pub(crate) static DLMOPEN: NextDefinition = NextDefinition::new(c"dlmopen");
 /// All of them.
 pub(crate) static FUNCTIONS: [&NextDefinition; 4] = [&DLSYM, &DLVSYM, &DLOPEN, &DLMOPEN];
 
-/// Where a jump goes.
+/// The target of a jump.
 pub(crate) type JumpTarget = *mut c_void;
 
-/// Where it goes if there is no hidden function.
+/// The next definition's address, or a function that fails, if there is no hidden function.
 pub(crate) fn or_fail(next: &NextDefinition) -> JumpTarget {
     match next.get() {
         there if there.is_null() => fail as JumpTarget,
@@ -34,7 +34,7 @@ unsafe extern "C-unwind" fn fail() -> *mut c_void {
     ptr::null_mut()
 }
 
-/// Whether a library of this name is loaded, in the program's own namespace.
+/// True if a library of this name is loaded, in the program's own namespace.
 pub(crate) fn is_loaded(name: *const c_char) -> bool {
     // SAFETY: a string, as `dlopen` takes it.
     LoadedHandle::of(unsafe { CStr::from_ptr(name) }).is_some()
@@ -57,7 +57,7 @@ impl LoadedHandle {
         (!library.is_null()).then(|| Self(library))
     }
 
-    /// What it has under that name, or what it needs has; null if there is none.
+    /// Its symbol of that name, or that of a library it needs; null if there is none.
     pub(crate) fn find(&self, name: &CStr) -> *mut c_void {
         // SAFETY: a handle, and a string.
         unsafe { hidden_dlsym(self.0, name.as_ptr()) }
@@ -71,13 +71,13 @@ impl Drop for LoadedHandle {
     }
 }
 
-/// What the program, or what was loaded with it, has under that name; null if there is none.
+/// The symbol of that name in the program, or in a library loaded with it; null if there is none.
 pub(crate) fn find_globally(name: &CStr) -> *mut c_void {
     // SAFETY: a string; the handle is no library's.
     unsafe { hidden_dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
 }
 
-/// Looks `name` up as the hidden `dlsym` does: what this library hides stays what it is.
+/// Looks `name` up as the hidden `dlsym` does: functions that this library hides stay hidden.
 ///
 /// # Safety
 ///
@@ -101,7 +101,7 @@ const C_LIBRARY: [&[u8]; 5] = [
     b"libdl.so.2",
 ];
 
-/// Whether this is of the C library, in the parts of which it may consist.
+/// True if this is of the C library, in the parts of which it may consist.
 pub(crate) fn is_c_librarys(place: *mut c_void) -> bool {
     let mut info = MaybeUninit::<Dl_info>::uninit();
     // SAFETY: any address can be asked about; the place is filled if the answer is not 0.

@@ -145,7 +145,7 @@ fn not_there() -> *mut c_void {
     libc::MAP_FAILED
 }
 
-/// What a mapping does at its address, or to its pages, as soon as it is made.
+/// Flags by which a mapping acts at its address, or on its pages, as soon as it is made.
 const AT_ONCE: c_int =
     libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE | libc::MAP_POPULATE | libc::MAP_LOCKED;
 
@@ -157,12 +157,12 @@ fn range(address: *mut c_void, bytes: usize) -> Range<usize> {
     address.addr()..address.addr().saturating_add(bytes)
 }
 
-/// Whether a mapping may be of a file that the run absorbs, by whatever descriptor.
+/// True if a mapping may be of a file that the run absorbs, by whatever descriptor.
 fn may_be_log(flags: c_int) -> bool {
     !is_anonymous(flags) && client::any_absorbed()
 }
 
-/// Whether a mapping is of a file that is not plain, or may be put over one that is guarded or the
+/// True if a mapping is of a file that is not plain, or may be put over one that is guarded or the
 /// client's.
 fn is_concerned(address: *mut c_void, bytes: usize, flags: c_int, fd: c_int) -> bool {
     !is_anonymous(flags) && !plain::is_plain(fd)
@@ -171,7 +171,7 @@ fn is_concerned(address: *mut c_void, bytes: usize, flags: c_int, fd: c_int) -> 
         || flags & libc::MAP_FIXED != 0 && !is_plain(address, bytes)
 }
 
-/// Whether a mapping with `flags` is of a file and writes to it.
+/// True if a mapping with `flags` is of a file and writes to it.
 fn is_shared(flags: c_int) -> bool {
     matches!(
         flags & libc::MAP_TYPE,

@@ -15,9 +15,8 @@ use std::{ffi::CStr, mem::MaybeUninit, ptr};
 /// Memory is readable or not by pages of at least this size.
 const PAGE_BYTES: usize = 4096;
 
-/// What the kernel takes as a path: NUL-terminated within `PATH_MAX` bytes of readable memory.
-/// `None` otherwise; then the C library's function, called with the same pointer, fails as it
-/// should.
+/// A path as the kernel takes it: NUL-terminated within `PATH_MAX` bytes of readable memory. `None`
+/// otherwise; then the C library's function, called with the same pointer, fails as it should.
 ///
 /// # Safety
 ///

@@ -224,7 +224,7 @@ pub(crate) fn somewhere(real: impl FnOnce() -> c_int) -> c_int {
     result
 }
 
-/// Does `real`, which makes or changes what has this name afterwards.
+/// Calls `real`, which makes or changes the file with this name.
 pub(crate) fn named(
     (dir, path): (c_int, *const c_char),
     flags: c_int,
@@ -237,7 +237,7 @@ pub(crate) fn named(
     result
 }
 
-/// Does `real`, which removes what has this name.
+/// Calls `real`, which removes the file with this name.
 pub(crate) fn removed((dir, path): (c_int, *const c_char), real: impl FnOnce() -> c_int) -> c_int {
     if !client::counts_changes() {
         return real();
@@ -250,7 +250,7 @@ pub(crate) fn removed((dir, path): (c_int, *const c_char), real: impl FnOnce() -
     result
 }
 
-/// Does `real`, which changes what is open as `fd`.
+/// Calls `real`, which changes the file that is open as `fd`.
 pub(crate) fn open(fd: c_int, real: impl FnOnce() -> c_int) -> c_int {
     let result = real();
     if result == 0 && client::counts_changes() {
@@ -268,8 +268,8 @@ fn made(real: impl FnOnce() -> c_int) -> c_int {
     fd
 }
 
-/// What an opening may change beside what is written: whether it makes a name, or takes away bytes,
-/// is known when it has been done.
+/// Changes of an opening beside the written bytes: it is known when it has been done if it makes a
+/// name, or takes away bytes.
 pub(crate) struct MayCreate {
     /// The file's size before; none if it was not there.
     before: Option<u64>,
@@ -345,7 +345,7 @@ pub(crate) fn allocated(fd: c_int, mode: c_int, real: impl FnOnce() -> c_int) ->
     }
 }
 
-/// Does `real`, which copies to what is open as `to`, as far as that is a file.
+/// Calls `real`, which copies to `to`, as far as that is open as a file.
 pub(crate) fn copied(to: c_int, real: impl FnOnce() -> ssize_t) -> ssize_t {
     let bytes = real();
     let file = || stat_of(to).filter(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFREG);
@@ -357,7 +357,7 @@ pub(crate) fn copied(to: c_int, real: impl FnOnce() -> ssize_t) -> ssize_t {
     bytes
 }
 
-/// Whether a socket's address is a name in a directory.
+/// True if a socket's address is a name in a directory.
 fn makes_name(address: *const sockaddr, bytes: socklen_t) -> bool {
     let first = offset_of!(sockaddr_un, sun_path);
     // SAFETY: the kernel has read it; any bytes are numbers.

@@ -29,7 +29,7 @@ impl NextDefinition {
         }
     }
 
-    /// Where it is; null if there is none.
+    /// Its address; null if there is none.
     pub(crate) fn get(&self) -> *mut c_void {
         let found = self.address.load(Ordering::Acquire);
         if !found.is_null() {
@@ -49,7 +49,7 @@ impl NextDefinition {
 
 /// A library, of which some code is.
 pub(crate) struct LoadedLibrary {
-    /// Where it lies.
+    /// Its range of addresses.
     pub(crate) addresses: Range<usize>,
     /// Loaded with the program, and searched after this one.
     pub(crate) is_behind_us: bool,
@@ -57,7 +57,7 @@ pub(crate) struct LoadedLibrary {
 }
 
 impl LoadedLibrary {
-    /// Whether it has a function of this name itself.
+    /// True if it has a function of this name itself.
     ///
     /// # Safety
     ///
@@ -69,7 +69,7 @@ impl LoadedLibrary {
     }
 }
 
-/// How many libraries were loaded with the program; all, as long as that is not known.
+/// The number of libraries that were loaded with the program; all, as long as that is not known.
 static LOADED_FIRST: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// All libraries that are loaded now were loaded with the program.
@@ -87,7 +87,7 @@ pub(crate) fn library_of(code: usize) -> Option<LoadedLibrary> {
 pub(crate) struct LibraryCode<'a> {
     /// As it was loaded.
     name: &'a CStr,
-    /// Where it lies.
+    /// Its range of addresses.
     pub(crate) addresses: Range<usize>,
     /// This library's.
     pub(crate) is_ours: bool,
@@ -132,7 +132,7 @@ unsafe extern "C" fn show<V: FnMut(LibraryCode<'_>) -> bool>(
     c_int::from(is_enough)
 }
 
-/// How many libraries have been loaded, from the beginning on.
+/// The number of libraries that have been loaded, from the beginning on.
 pub(crate) fn times_loaded() -> u64 {
     unsafe extern "C" fn first(info: *mut dl_phdr_info, _: size_t, loaded: *mut c_void) -> c_int {
         // SAFETY: the two that `dl_iterate_phdr` was given and gives.
@@ -233,7 +233,7 @@ unsafe extern "C" fn look(info: *mut dl_phdr_info, _bytes: size_t, search: *mut 
     c_int::from(!search.found.is_null())
 }
 
-/// Whether a segment of a library has this code in it.
+/// True if a segment of a library has this code in it.
 fn is_ours(base: usize, header: &Elf64_Phdr) -> bool {
     let here = (look as *const ()).addr();
     header.p_type == libc::PT_LOAD && segment(base, header).contains(&here)
@@ -253,7 +253,7 @@ const DT_GNU_HASH: i64 = 0x6fff_fef5;
 
 const STT_FUNC: u8 = 2;
 
-/// What a library defines, by names.
+/// The symbols that a library defines, by names.
 struct SymbolTables {
     base: usize,
     names: *const libc::c_char,

@@ -1,5 +1,5 @@
-//! `open`, `openat`, `openat2`, `creat` in all spellings: what can change a file is opened through
-//! the client.
+//! `open`, `openat`, `openat2`, `creat` in all spellings: an open that can change a file goes
+//! through the client.
 //!
 //! What cannot (read-only without `O_TRUNC`, `O_PATH`, a directory, an unnamed file) is opened
 //! plainly. Opening through the client is a cancellation point at its start, but cannot be
@@ -84,15 +84,15 @@ fn is_plain(flags: c_int) -> bool {
     !may_matter(flags) && (!is_watched || flags & libc::O_PATH != 0 || is_client())
 }
 
-/// Whether a file opened with `flags` can be changed, by opening it or through the descriptor.
+/// True if a file opened with `flags` can be changed, by opening it or through the descriptor.
 pub(crate) fn can_change(flags: c_int) -> bool {
     let writes = flags & libc::O_ACCMODE != libc::O_RDONLY || flags & libc::O_TRUNC != 0;
     // O_TMPFILE has the bit of O_DIRECTORY; the file that it makes has no name.
     writes && flags & (libc::O_PATH | libc::O_DIRECTORY) == 0
 }
 
-/// Whether opening a file with `flags` is more than the kernel's business, where there is neither a
-/// layer nor a cache.
+/// True if opening a file with `flags` is more than the kernel's business, without a layer and a
+/// cache.
 pub(crate) fn may_matter(flags: c_int) -> bool {
     can_change(flags) || flags & libc::O_CREAT != 0 && client::counts_changes()
 }

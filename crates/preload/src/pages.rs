@@ -5,7 +5,7 @@
 //! descriptor, and a [layer](crate::layer) hears of it as of any other I/O.
 #![expect(
     unsafe_code,
-    reason = "makes slices of what it is given; borrows descriptors"
+    reason = "makes slices of its arguments; borrows descriptors"
 )]
 
 use crate::{

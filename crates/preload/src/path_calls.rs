@@ -1,4 +1,4 @@
-//! `rename`, `unlink`, `remove`, `link`, `truncate`: what happens to a file by its name.
+//! `rename`, `unlink`, `remove`, `link`, `truncate`: changes of a file by its name.
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{

@@ -1,5 +1,5 @@
-//! `read`, `readv`, `lseek`: what moves the file position of an absorbed descriptor does so while
-//! no write is moving it.
+//! `read`, `readv`, `lseek`: they move the file position of an absorbed descriptor while no write
+//! is moving it.
 //!
 //! `preadv2` is here for its offset -1, which is the position; `pread` and `preadv` for a
 //! [layer](crate::layer).

@@ -76,13 +76,13 @@ impl HiddenSymbol {
         unsafe { function(self.address()) }
     }
 
-    /// Where it is, if it was looked for with success before; null otherwise.
+    /// Its address, if it was looked for with success before; null otherwise.
     #[inline(always)]
     pub(crate) fn found_address(&self) -> *mut c_void {
         self.address.load(Ordering::Acquire)
     }
 
-    /// Where it is; null if no library has it. Leaves errno alone.
+    /// Its address; null if no library has it. Leaves errno alone.
     pub(crate) fn address(&self) -> *mut c_void {
         match self.found_address() {
             unknown if unknown.is_null() => self.find(),
@@ -170,7 +170,7 @@ macro_rules! c_name {
 /// Defines [`hidden`].
 macro_rules! places {
     ($($kind:ident $module:ident $handler:ident $arguments:tt $name:ident;)+) => {
-        /// What is hidden, by its names, but for the dynamic linker's functions.
+        /// The hidden functions, by their names, but for the dynamic linker's.
         #[allow(non_upper_case_globals, reason = "named as the functions are")]
         pub(crate) mod hidden {
             use super::HiddenSymbol;

@@ -32,7 +32,7 @@ use std::{
 /// it, and the filter does.
 const ANNOUNCED: u64 = 0x666f_7265_6261_7921;
 
-/// How often libraries had been loaded when no code was found that makes a ring; 0 before.
+/// The number of loads of libraries at which no code was found that makes a ring; 0 before.
 static CLEAN_AT: AtomicU64 = AtomicU64::new(0);
 
 /// The process that the library was started in. In a forked child no library is looked for: the
@@ -56,7 +56,7 @@ pub(crate) unsafe fn announced(entries: c_long, parameters: c_long) -> c_long {
     unsafe { kernel::call(libc::SYS_io_uring_setup, words) }
 }
 
-/// Before this process forks: what is found holds for its children, each of which would look again.
+/// Before this process forks: the finding holds for its children, each of which would look again.
 pub(crate) fn forking() {
     if client::may_join() {
         find();
@@ -70,13 +70,12 @@ fn before_joining() -> Result<(), String> {
     }
     if let Some(name) = find() {
         return Err(format!(
-            "{name} makes io_urings by itself, and not by a library, and what goes through one cannot be seen"
+            "{name} makes io_urings by itself, and not by a library, and writes through one cannot be seen"
         ));
     }
     if has_ring() {
         return Err(
-            "an io_uring is open in the process, and what goes through it cannot be seen"
-                .to_owned(),
+            "an io_uring is open in the process, and writes through it cannot be seen".to_owned(),
         );
     }
     refuse_others();
@@ -119,7 +118,7 @@ fn bytes<'a>(code: &LibraryCode<'a>) -> &'a [u8] {
     unsafe { slice::from_raw_parts(start, code.addresses.len()) }
 }
 
-/// Whether code is a library's that makes system calls of all kinds, or whose functions are hooked.
+/// True if code is a library's that makes system calls of all kinds, or whose functions are hooked.
 fn is_known(code: &LibraryCode<'_>) -> bool {
     const KNOWN: [&[u8]; 5] = [
         b"libc.",
@@ -136,7 +135,7 @@ fn is_liburing(code: &LibraryCode<'_>) -> bool {
     code.file_name().starts_with(b"liburing")
 }
 
-/// Whether there is a system call behind the number of `io_uring_setup`, no further than a compiler
+/// True if there is a system call behind the number of `io_uring_setup`, no further than a compiler
 /// puts it.
 #[cfg(target_arch = "x86_64")]
 fn makes_rings(code: &[u8]) -> bool {
@@ -156,7 +155,7 @@ fn makes_rings(code: &[u8]) -> bool {
     false
 }
 
-/// Where a byte is first: the code of a large server is searched in a millisecond.
+/// The first place of a byte: the code of a large server is searched in a millisecond.
 #[cfg(target_arch = "x86_64")]
 fn first(bytes: &[u8], byte: u8) -> Option<usize> {
     // SAFETY: so many bytes are there.
@@ -180,7 +179,7 @@ fn makes_rings(code: &[u8]) -> bool {
     })
 }
 
-/// Whether a ring is open, which may be inherited. Not known where there is no /proc.
+/// True if a ring is open, which may be inherited. Not known where there is no /proc.
 fn has_ring() -> bool {
     let Ok(links) = fs::read_dir("/proc/thread-self/fd") else {
         return false;
@@ -222,7 +221,7 @@ fn refuse_others() -> bool {
     is_done
 }
 
-/// Whether the process may install a filter, and has none.
+/// True if the process may install a filter, and has none.
 fn may_install() -> bool {
     const SYS_ADMIN: u32 = 21;
     let Ok(status) = fs::read_to_string("/proc/thread-self/status") else {
@@ -283,7 +282,7 @@ fn filter() -> Vec<sock_filter> {
     steps
 }
 
-/// Where liburing's code lies: the functions by which it makes rings are hooked.
+/// The addresses of liburing's code: the functions by which it makes rings are hooked.
 fn liburing() -> Vec<Range<usize>> {
     // It lies where the filter says also if the program loads it later.
     if !is_forked() {

@@ -168,7 +168,7 @@ fn before_open(path: *const c_char, mode: *const c_char) -> Option<MayCreate> {
     metadata::before_open(AT_FDCWD, path, flags_of(mode))
 }
 
-/// What opening a stream in this mode may do to names and sizes.
+/// Flags for the effect of opening a stream in this mode on names and sizes.
 fn flags_of(mode: *const c_char) -> c_int {
     // SAFETY: the C library reads the first letter as well.
     match unsafe { *mode.cast::<u8>() } {
@@ -202,7 +202,7 @@ fn claimed(mode: *const c_char, stream: *mut FILE) -> *mut FILE {
     }
 }
 
-/// Whether a stream of this mode leaves the file that it opens as it is.
+/// True if a stream of this mode leaves the file that it opens as it is.
 fn is_plain(mode: *const c_char) -> bool {
     // SAFETY: the C library reads the mode in the same way.
     !unsafe { writes(mode) } || is_client()

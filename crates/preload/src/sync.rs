@@ -121,7 +121,7 @@ fn of_client(fd: c_int, durability: SyncKind) -> c_int {
     }
 }
 
-/// Whether `sync_file_range` is neither invalid nor without effect.
+/// True if `sync_file_range` is neither invalid nor without effect.
 fn does_something(offset: off_t, bytes: off_t, flags: c_uint) -> bool {
     const KNOWN: c_uint = libc::SYNC_FILE_RANGE_WAIT_BEFORE
         | libc::SYNC_FILE_RANGE_WRITE

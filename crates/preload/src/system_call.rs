@@ -78,7 +78,7 @@ extern "C-unwind" fn called(
     }
 }
 
-/// Whether a system call makes a process that has a copy of this one's memory, for which no handler
+/// True if a system call makes a process that has a copy of this one's memory, for which no handler
 /// of `fork` is called.
 fn may_fork(number: c_long) -> bool {
     match number {

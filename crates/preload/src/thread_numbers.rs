@@ -1,4 +1,4 @@
-//! `kill` without a signal: whether there is a process of this number. Linux says yes of a thread's
+//! `kill` without a signal: asks if there is a process of this number. Linux says yes of a thread's
 //! number, too, and the supervisor has threads of the program's user. A server that was killed
 //! leaves its number in a file. Where numbers begin anew (a container, another boot), one of these
 //! threads may have it at the next start: PostgreSQL would take it for another server, and refuse
@@ -42,7 +42,7 @@ fn is_thread_of_forebay(number: pid_t) -> bool {
     is_forebays
 }
 
-/// Whether the thread's process is called as the supervisor and agents are. False where /proc does
+/// True if the thread's process is called as the supervisor and agents are. False where /proc does
 /// not tell. Without an allocation: it may be a signal's handler that asks.
 fn is_forebays(thread: pid_t) -> bool {
     let mut status = [0; 512];
@@ -70,7 +70,7 @@ fn read_about<'a>(number: pid_t, file: &str, to: &'a mut [u8]) -> &'a [u8] {
     to.get(..read.unwrap_or(0)).unwrap_or(&[])
 }
 
-/// Whether the process has that thread. It sends nothing.
+/// True if the process has that thread. It sends nothing.
 fn has_thread(process: pid_t, thread: pid_t) -> bool {
     let words = [process.into(), thread.into(), 0, 0, 0, 0];
     // SAFETY: it takes numbers alone.

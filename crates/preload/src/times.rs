@@ -1,4 +1,4 @@
-//! `utimensat`, `futimens` and their elders: what sets a file's modification time.
+//! `utimensat`, `futimens` and their elders: they set a file's modification time.
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{

@@ -13,7 +13,7 @@ use libc::c_int;
 /// arguments in place.
 pub(crate) type HiddenFunction = unsafe extern "C-unwind" fn() -> c_int;
 
-/// Where to go on to, after what has to be done before.
+/// Gives the function to go on to, after the work that comes before.
 pub(crate) fn go_on(
     hidden: &HiddenSymbol,
     prepare: impl FnOnce() -> Result<(), FailedCall>,
@@ -28,7 +28,7 @@ pub(crate) fn go_on(
     }
 }
 
-/// Where to go on to after a failure.
+/// The function to go on to after a failure.
 unsafe extern "C-unwind" fn fail() -> c_int {
     -1
 }

@@ -74,13 +74,13 @@ handlers! {
     });
 }
 
-/// Whether there is nothing to do before a write to `fd`, nor instead of it. Costs a few loads.
+/// True if there is nothing to do before a write to `fd`, nor instead of it. Costs a few loads.
 #[inline]
 pub(crate) fn is_plain(fd: c_int) -> bool {
     plain::is_plain(fd) && !layer::guards_memory() && !checkpoint::may_come()
 }
 
-/// Where a write goes.
+/// The place of a write.
 #[derive(Clone, Copy)]
 enum WritePlace {
     Position,

@@ -1,5 +1,5 @@
-//! How much of a stack each hook may take at worst: a thread's may be small, and a signal handler's
-//! is. Read from the library's own instructions: what each function takes, and which it calls.
+//! The most of a stack that each hook may take: a thread's may be small, and a signal handler's is.
+//! Read from the library's own instructions: the frame of each function, and its calls.
 //!
 //! What is called by a pointer is not seen here; `crates/cli/tests/run_stacks.rs` measures calls.
 //! What works on a stack of its own (`forebay_pool::with_room`) is called by one.

@@ -1,4 +1,4 @@
-//! What several measurements say together: medians, percentiles, spans.
+//! Summaries of several measurements: medians, percentiles, spans.
 
 use serde::{Deserialize, Serialize};
 

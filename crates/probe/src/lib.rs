@@ -1,4 +1,4 @@
-//! How fast the disk under a directory is, and figures for people.
+//! The speed of the disk under a directory, and figures for people.
 //!
 //! `forebay doctor` looks with it, and the laboratory's measurements stand on it.
 //!

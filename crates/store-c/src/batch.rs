@@ -1,4 +1,4 @@
-//! Batches, which grow without errors, as LevelDB's do: what is wrong is said when one is written.
+//! Batches, which grow without errors, as LevelDB's do: an error is reported when one is written.
 
 use crate::pointers::{drop_handle, handle_mut, slice};
 use forebay_bindings::BindingError;
@@ -40,7 +40,7 @@ impl forebay_writebatch_t {
     }
 }
 
-/// What a batch calls for a put that it has.
+/// Called by a batch for each put that it has.
 pub type forebay_put_fn = Option<
     unsafe extern "C" fn(
         state: *mut c_void,

@@ -1,20 +1,20 @@
-//! What a caller's handles point to; batches and iterators are in modules of their own.
+//! Targets of a caller's handles; batches and iterators are in modules of their own.
 
 use forebay_bindings::{BindingOptions, BoundStore};
 use forebay_store::Snapshot;
 
-/// How a store is opened.
+/// Options to open a store.
 pub struct forebay_options_t {
     pub(crate) options: BindingOptions,
 }
 
-/// How something is read.
+/// Options of a read.
 #[derive(Default)]
 pub struct forebay_readoptions_t {
     pub(crate) snapshot: Option<Snapshot>,
 }
 
-/// How something is written.
+/// Options of a write.
 pub struct forebay_writeoptions_t {
     pub(crate) sync: bool,
 }

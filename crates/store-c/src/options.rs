@@ -85,8 +85,8 @@ pub unsafe extern "C" fn forebay_options_set_pool(
     unsafe { told(errptr, (), set) };
 }
 
-/// What kind of pool is made, and how large: FOREBAY_POOL_DISK and 67108864 (64 MiB) by default.
-/// One that exists is opened as it is.
+/// Sets the kind of pool that is made, and its size: FOREBAY_POOL_DISK and 67108864 (64 MiB) by
+/// default. One that exists is opened as it is.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_options_set_pool_kind(
     options: *mut forebay_options_t,
@@ -113,9 +113,9 @@ pub unsafe extern "C" fn forebay_options_set_pool_kind(
     unsafe { told(errptr, (), set) };
 }
 
-/// When a write is durable: "double" (the default: in two segments of the pool), "single",
-/// "buffers=N" (in N segments, 1 to 64), "fsync" (without a pool: a write costs an fsync), "nosync"
-/// (without a pool: a power cut loses what the kernel had not written).
+/// Sets the moment at which a write is durable: "double" (the default: in two segments of the
+/// pool), "single", "buffers=N" (in N segments, 1 to 64), "fsync" (without a pool: a write costs an
+/// fsync), "nosync" (without a pool: a power cut loses writes that the kernel had not written).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_options_set_durability(
     options: *mut forebay_options_t,
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn forebay_options_set_max_open_files(
     unsafe { change(options, |o| o.with_store(|store| store.open_files(files))) };
 }
 
-/// How reads are done by default: of the store as it is.
+/// Options of reads by default: of the store as it is.
 #[unsafe(no_mangle)]
 pub extern "C" fn forebay_readoptions_create() -> *mut forebay_readoptions_t {
     Box::into_raw(Box::default())
@@ -195,7 +195,7 @@ pub unsafe extern "C" fn forebay_readoptions_set_snapshot(
     options.snapshot = unsafe { snapshot.as_ref() }.map(|it| it.snapshot.clone());
 }
 
-/// How writes are done by default: synced.
+/// Options of writes by default: synced.
 #[unsafe(no_mangle)]
 pub extern "C" fn forebay_writeoptions_create() -> *mut forebay_writeoptions_t {
     Box::into_raw(Box::new(forebay_writeoptions_t { sync: true }))

@@ -28,7 +28,7 @@ pub(crate) unsafe fn slice<'a>(
     }
 }
 
-/// What a handle points to.
+/// The target of a handle.
 ///
 /// # Safety
 /// It came from this library and was not given back, or is NULL.
@@ -85,7 +85,7 @@ pub(crate) unsafe fn path<'a>(path: *const c_char, what: &str) -> Result<&'a Pat
     }
 }
 
-/// What `done` gives; `otherwise`, and the message in `errptr`, if that is an error.
+/// The value of `done`; `otherwise`, and the message in `errptr`, if that is an error.
 ///
 /// # Safety
 /// `errptr` points to NULL, or to a pointer to memory of `malloc`.

@@ -204,7 +204,7 @@ pub unsafe extern "C" fn forebay_release_snapshot(
     unsafe { drop_handle(snapshot.cast_mut()) };
 }
 
-/// What the store says of itself: "forebay.stats", as JSON (docs.rs, forebay_store::Stats);
+/// A property of the store: "forebay.stats", as JSON (docs.rs, forebay_store::Stats);
 /// "forebay.trouble", in words, empty if there is none. NULL for any other name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_property_value(

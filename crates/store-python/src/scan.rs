@@ -14,7 +14,7 @@ use std::{collections::VecDeque, ops::Bound as KeyBound};
 const FETCHED: (usize, usize) = (4, 256);
 const FETCHED_BYTES: usize = 1 << 20;
 
-/// What a scan gives.
+/// The items that a scan gives.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ScanKind {
     Items,

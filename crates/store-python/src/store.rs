@@ -47,7 +47,7 @@ impl Drop for PyStore {
     }
 }
 
-/// What a store is opened with.
+/// Arguments to open a store.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct OpenArguments {

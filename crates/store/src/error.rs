@@ -1,4 +1,4 @@
-//! What can go wrong with a store, with what was found and what to do.
+//! Errors of a store, with the finding and the remedy.
 
 use crate::{
     index_error::{IndexCause, IndexError},
@@ -18,7 +18,7 @@ pub enum StoreError {
     /// The operating system refused.
     #[error("{doing} {}: {source}{}", path.display(), remedy(source))]
     Io {
-        /// What was being done, as a verb.
+        /// The step that failed, as a verb.
         doing: &'static str,
         /// To which file.
         path: PathBuf,
@@ -34,7 +34,7 @@ pub enum StoreError {
     /// An option out of bounds.
     #[error("invalid option: {what}")]
     BadOption {
-        /// Which, and the bound.
+        /// The option, and its bound.
         what: String,
     },
     /// Another process has the store open, or this one has.
@@ -50,7 +50,7 @@ pub enum StoreError {
     NotAStore {
         /// The directory.
         dir: PathBuf,
-        /// What was found instead.
+        /// The finding.
         found: String,
     },
     /// A directory that a checkpoint or backup cannot be made in.
@@ -58,7 +58,7 @@ pub enum StoreError {
     NotEmpty {
         /// The directory.
         dir: PathBuf,
-        /// What is in it.
+        /// Its contents.
         found: String,
     },
     /// A directory in which backups are made or removed.
@@ -91,7 +91,7 @@ pub enum StoreError {
         /// The store's version.
         version: u32,
     },
-    /// What is to keep acknowledged writes needs a pool.
+    /// A store that is to keep acknowledged writes needs a pool.
     #[error(
         "with the durability {durability}, acknowledged writes are kept in a pool, and none was given; open the store with one (PoolOptions::on_disk makes it on an ordinary disk), or with Durability::Fsync"
     )]
@@ -106,7 +106,7 @@ pub enum StoreError {
         dir: PathBuf,
         /// Room that is needed.
         bytes: u64,
-        /// What could not be written.
+        /// The data that could not be written.
         reason: String,
     },
     /// Acknowledged data is in a pool that was not given.
@@ -114,11 +114,11 @@ pub enum StoreError {
     DataInPool {
         /// The store.
         dir: PathBuf,
-        /// Where the pool was.
+        /// The pool's earlier path.
         pool_path: String,
         /// The pool's identity.
         pool_uuid: uuid::Uuid,
-        /// What was given instead.
+        /// The pool that was given instead.
         found: String,
     },
     /// A structure fails its checks.
@@ -126,7 +126,7 @@ pub enum StoreError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where in it, and what was found.
+        /// The place in it, and the finding.
         what: String,
     },
     /// A value has no form in JSON.
@@ -134,7 +134,7 @@ pub enum StoreError {
         "the value has no form in JSON ({source}); nothing was written. A map's keys must be strings or numbers there; or put bytes that another codec makes"
     )]
     ToJson {
-        /// Why.
+        /// The parser's error.
         source: serde_json::Error,
     },
     /// A value is no JSON, or that of another type.
@@ -142,7 +142,7 @@ pub enum StoreError {
         "the value is no JSON of the type that was asked for ({source}); get gives its bytes as they are. A field that came later needs a default"
     )]
     FromJson {
-        /// What was found, and where.
+        /// The finding, and its place.
         source: serde_json::Error,
     },
     /// A value was compressed by what this program has not got.
@@ -158,7 +158,7 @@ pub enum StoreError {
     ValueLog {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The mistake.
         what: String,
     },
     /// The directory, or its pool, was copied or restored in parts that are not of one moment.
@@ -166,9 +166,9 @@ pub enum StoreError {
     NotOneMoment {
         /// The store.
         dir: PathBuf,
-        /// Which parts contradict each other, and how that was told.
+        /// The parts that contradict each other, and the evidence.
         found: String,
-        /// What `salvage` would give up.
+        /// The loss that `salvage` would accept.
         gives_up: String,
     },
     /// The pool has the lane of a checkpoint or backup of the store.
@@ -186,7 +186,7 @@ pub enum StoreError {
     Replaced {
         /// The manifest.
         path: PathBuf,
-        /// What it is now.
+        /// Its state now.
         found: String,
     },
     /// This process was forked while its parent had a store open.
@@ -224,7 +224,7 @@ pub enum StoreError {
     OfKey {
         /// The key.
         key: Vec<u8>,
-        /// What reading it alone would say.
+        /// The error of reading it alone.
         source: Box<StoreError>,
     },
     /// The store has no keyspace of that name.
@@ -245,23 +245,23 @@ pub enum StoreError {
         /// Its name, or its number where that is not known any more.
         name: String,
     },
-    /// What was asked of a keyspace cannot be.
+    /// A keyspace was asked for something that cannot be.
     #[error("keyspace \"{}\": {what}", name.escape_debug())]
     BadKeyspace {
         /// Its name.
         name: String,
-        /// What is wrong, and the remedy.
+        /// The mistake, and the remedy.
         what: String,
     },
-    /// What a reader looks for was there, and the store's owner has removed it since.
+    /// The store's owner has removed a file that a reader looks for.
     #[error("store {} was changed by the process that has it open while it was read ({what}). Refresh the reader and read again", dir.display())]
     Outdated {
         /// The store.
         dir: PathBuf,
-        /// What was found.
+        /// The finding.
         what: String,
     },
-    /// What a transaction has read was changed before it was committed.
+    /// A key or range that a transaction has read was changed before it was committed.
     #[error(
         "the transaction was not committed, and nothing of it was done: what it read of the key \"{}\" was changed by another writer meanwhile. Run it again",
         shown(key)
@@ -278,7 +278,7 @@ pub enum StoreError {
     NotACounter {
         /// The key.
         key: Vec<u8>,
-        /// What it has.
+        /// Its contents.
         found: String,
     },
     /// The disk cannot take what the pool holds.
@@ -287,7 +287,7 @@ pub enum StoreError {
         way_on(reason)
     )]
     Stalled {
-        /// Why the drain cannot go on.
+        /// The reason that the drain cannot go on.
         reason: String,
     },
     /// A resident store's part of the pool is full.
@@ -299,7 +299,7 @@ pub enum StoreError {
         segments: usize,
         /// Bytes of one.
         segment_bytes: u64,
-        /// Why no room can be made.
+        /// The reason that no room can be made.
         reason: String,
     },
     /// So many snapshots and scans of different moments are open that another one would cost too
@@ -308,7 +308,7 @@ pub enum StoreError {
         "{open} snapshots and scans of different moments are open, which is as many as a store keeps; drop some, or share them: a snapshot may be cloned, and scanned any number of times"
     )]
     TooManySnapshots {
-        /// How many are open.
+        /// The number that is open.
         open: usize,
     },
     /// Another thread compacts the store.
@@ -322,7 +322,7 @@ pub enum StoreError {
         "the range was not deleted: with it, {ranges} deleted ranges that do not touch or more would not be merged away in the index yet, and a store keeps 10000, with 1 MiB of keys. Try again when it has merged them, which `compact` does at once and which takes room on the disk; or delete larger ranges, or fewer in one write"
     )]
     TooManyRanges {
-        /// How many there would be, or a part of them.
+        /// The number that there would be, or a part of them.
         ranges: usize,
     },
     /// The index cannot be written and the memtable is full.
@@ -331,7 +331,7 @@ pub enum StoreError {
         way_on_in_log(reason)
     )]
     IndexStalled {
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The pool's disk failed before it had the write.
@@ -339,13 +339,13 @@ pub enum StoreError {
         "the write may be lost: it is in the memory of this process, and could not be committed to the pool ({reason}). The store takes no more writes; what was acknowledged before is safe. Repair the pool's disk and open the store again"
     )]
     NotCommitted {
-        /// What the disk failed with.
+        /// The disk's failure.
         reason: String,
     },
     /// An earlier write to the log failed, so its end is not known.
     #[error("the store takes no more writes: {reason}. Reopen it; what was acknowledged is safe")]
     ReadOnly {
-        /// What failed.
+        /// The failure.
         reason: String,
     },
 }

@@ -1,5 +1,5 @@
-//! What the fuzzers call with arbitrary bytes, for each of the store's formats. None may panic, or
-//! take memory beyond what the bytes themselves can fill; what is accepted is written as it was
+//! Entry points of the fuzzers, for arbitrary bytes in each of the store's formats. None may panic,
+//! or take memory beyond what the bytes themselves can fill; what is accepted is written as it was
 //! read. `tests/fuzzed.rs`, `fuzz/fuzz_targets`.
 
 use crate::{
@@ -141,7 +141,7 @@ fn read_all(log: &ValueLog, bytes: u64) {
     }
 }
 
-/// What is stored of a compressed value: as it is, and with each algorithm and a right length.
+/// The stored form of a compressed value: as it is, and with each algorithm and a right length.
 pub fn compressed_value(data: &[u8]) {
     let mut read = b"before".to_vec();
     let _ = unpack(data, &mut read);

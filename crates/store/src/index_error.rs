@@ -1,4 +1,4 @@
-//! What can go wrong with the index, with the file and what was being done.
+//! Errors of the index, with the file and the step.
 
 use std::{fmt, io, path::PathBuf};
 
@@ -7,13 +7,13 @@ use std::{fmt, io, path::PathBuf};
 pub struct IndexError {
     /// The file or directory concerned.
     pub path: PathBuf,
-    /// What was being done.
+    /// The step that failed.
     pub doing: &'static str,
-    /// Why it failed.
+    /// The reason that it failed.
     pub cause: IndexCause,
 }
 
-/// Why an index operation failed.
+/// The reason that an index operation failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum IndexCause {

@@ -34,7 +34,7 @@ pub fn to_json<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, StoreError> 
 }
 
 impl Value {
-    /// What the value's JSON stands for.
+    /// The value's JSON, as a `T`.
     ///
     /// # Errors
     /// [`StoreError::FromJson`] if it is none, or none of that type.
@@ -90,7 +90,7 @@ impl Store {
         self.put(key, &to_json(value)?)
     }
 
-    /// What the JSON of the key's value stands for, if the key has one.
+    /// The JSON of the key's value, as a `T`, if the key has one.
     ///
     /// # Errors
     /// As [`Value::from_json`] and [`get`](Self::get).

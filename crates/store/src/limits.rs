@@ -1,4 +1,4 @@
-//! How long a key and a value may be.
+//! The limits of a key and a value.
 
 /// Longest key, bytes.
 pub const KEY_BYTES_MAX: usize = STORED_KEY_BYTES_MAX - 6;

@@ -1,4 +1,4 @@
-//! The manifest: which value-log files there are, and whether anything is still in a pool.
+//! The manifest: the value-log files, and a note if anything is still in a pool.
 //!
 //! `MANIFEST` is JSON for people to read, followed by a line with its CRC-32C, and is replaced as a
 //! whole. It changes when a value-log file begins or goes, and when the store is opened or closed.
@@ -51,7 +51,7 @@ pub(crate) struct FileRef {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PoolRef {
     pub(crate) uuid: Uuid,
-    /// Where it was, as a hint for people.
+    /// Its earlier path, as a hint for people.
     pub(crate) path: String,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct ManifestState {
     pub(crate) epoch: u32,
     /// The pool in which acknowledged writes may be; none after a clean close.
     pub(crate) pool: Option<PoolRef>,
-    /// Where the log ends, known after a clean close only.
+    /// The log's end, known after a clean close only.
     pub(crate) log_end: Option<Lsn>,
     /// Large values with this number or a higher one were written since the store was last opened.
     pub(crate) large_from: u64,

@@ -77,7 +77,7 @@ pub(crate) fn put_kind(compressed: bool) -> u16 {
     }
 }
 
-/// Where a large value is.
+/// The place of a large value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LargeRef {
     /// Number of its file.
@@ -120,7 +120,7 @@ impl LargeRef {
     }
 }
 
-/// What an operation does to its key.
+/// An operation's effect on its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyChange<'a> {
     /// The value is this.
@@ -160,7 +160,7 @@ pub(crate) struct Op<'a> {
     pub(crate) bytes: usize,
 }
 
-/// Why bytes are not the operation expected there.
+/// The reason that bytes are not the operation expected there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotAnOp {
     Record(InvalidRecord),

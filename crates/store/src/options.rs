@@ -1,4 +1,4 @@
-//! How a store is opened.
+//! Options to open a store.
 
 use crate::{compression::Compression, disk::descriptors, error::StoreError, log::segments_min};
 use forebay_pool::SEGMENTS_MAX;
@@ -7,7 +7,7 @@ use std::{
     time::SystemTime,
 };
 
-/// When a put is durable, and what stands between it and the disk.
+/// The moment at which a put is durable, and the steps between it and the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Durability {
@@ -63,7 +63,7 @@ impl std::str::FromStr for Durability {
     }
 }
 
-/// How a store is opened. The defaults suit a machine with a few gigabytes of memory and an SSD.
+/// Options to open a store. The defaults suit a machine with a few gigabytes of memory and an SSD.
 ///
 /// [`open`](Self::open) is the last call. Those that matter, and when:
 ///
@@ -141,7 +141,8 @@ impl StoreOptions {
         }
     }
 
-    /// When a put is durable. Default: [`Durability::DOUBLE`], which needs a pool.
+    /// Sets the moment at which a put is durable. Default: [`Durability::DOUBLE`], which needs a
+    /// pool.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -441,8 +442,8 @@ impl StoreOptions {
         self
     }
 
-    /// How many files of the value log and large values may be open at a time; the rest is for the
-    /// index's tables.
+    /// The number of files of the value log and large values that may be open at a time; the rest
+    /// is for the index's tables.
     pub(crate) fn open_log_files(&self) -> usize {
         self.open_files.unwrap_or_else(descriptors::default_limit) / 2
     }
@@ -510,7 +511,7 @@ impl StoreOptions {
     }
 }
 
-/// By which values expire.
+/// The clock by which values expire.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum StoreClock {
     /// The machine's.

@@ -1,5 +1,5 @@
-//! [`RangeTombstones`]: which ranges of keys are deleted, and up to which log address.
-//! docs/store-format.md, "Deleted ranges".
+//! [`RangeTombstones`]: deleted ranges of keys, each up to a log address. docs/store-format.md,
+//! "Deleted ranges".
 //!
 //! A log address is a version, so one number says what a deleted range hides: every entry of its
 //! keys with a lower address, at whichever level it lies. Of two deletes of a key the later one
@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// look-up is one among them, and each of the index's manifests names them.
 pub(crate) const RANGES_MAX: usize = 10_000;
 pub(crate) const RANGE_BYTES_MAX: usize = 1 << 20;
-/// What they take in such a manifest, at most: keys in hexadecimal, and addresses.
+/// Their size in such a manifest, at most: keys in hexadecimal, and addresses.
 pub(crate) const RANGES_IN_MANIFEST: u64 = 3 << 20;
 
 /// A range of keys, of which everything below a log address is deleted.
@@ -23,7 +23,7 @@ pub(crate) struct RangeTombstone {
     pub(crate) start: Arc<[u8]>,
     /// The first key behind it; none: to the last key of all.
     pub(crate) end: Option<Arc<[u8]>>,
-    /// What lies below in the log is hidden.
+    /// Records below this in the log are hidden.
     pub(crate) lsn: u64,
 }
 

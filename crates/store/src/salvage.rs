@@ -1,4 +1,4 @@
-//! What an opening with `salvage` gives up: said, and kept where it can be.
+//! Parts that an opening with `salvage` gives up: named, and kept if they can be.
 //!
 //! A file that has no place in the store any more is not unlinked but moved to `given-up/` in the
 //! store's directory, which no part of the store reads. docs/store-format.md, "Salvage".
@@ -13,7 +13,7 @@ use std::{
 /// Name of the directory of files given up.
 const DIR: &str = "given-up";
 
-/// What was given up so far, in words, and where files go.
+/// The parts given up so far, in words, and the directory for their files.
 #[derive(Clone, Debug)]
 pub(crate) struct GivenUp {
     dir: PathBuf,

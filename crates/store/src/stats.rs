@@ -1,4 +1,4 @@
-//! What `stats`, `gc` and `verify` report.
+//! Reports of `stats`, `gc` and `verify`.
 
 use crate::{index::IndexStats, keyspace::KeyspaceInfo};
 use serde::Serialize;
@@ -11,7 +11,7 @@ pub struct Stats {
     pub writes: u64,
     /// The durability in words, which the command line calls the variant.
     pub variant: String,
-    /// What an acknowledged write survives, in words.
+    /// The losses that an acknowledged write survives, in words.
     pub survives: String,
     /// Log address of the next record: bytes ever logged, headers included.
     pub log_tail: u64,
@@ -50,9 +50,9 @@ pub struct Stats {
     /// Deleted keys, or ones that memory hides, that scans have passed over since the store was
     /// opened; tombstones in tables not counted.
     pub scan_passed_keys: u64,
-    /// What writers waited for since the store was opened.
+    /// Waits of writers since the store was opened.
     pub waits: WriterWaits,
-    /// What compression gained of the values that were written, but for those of
+    /// The gain of compression of the values that were written, but for those of
     /// [keyspaces](crate::Keyspace::compression_stats).
     pub compression: CompressionStats,
     /// The index.
@@ -69,14 +69,14 @@ pub struct Stats {
     /// Files that are of no use any more and could not be removed, and why. They take space and do
     /// no harm; the next opening tries again.
     pub leftovers: Vec<String>,
-    /// What this opening gave up, with `salvage`.
+    /// The parts that this opening gave up, with `salvage`.
     pub given_up: Vec<String>,
-    /// Why the value log or the index cannot be written, or no garbage be collected, at present, if
-    /// so; or why a write had no room that has none still.
+    /// The reason that the value log or the index cannot be written, or no garbage be collected, at
+    /// present, if so; or that a write had no room that has none still.
     pub trouble: Option<String>,
 }
 
-/// What compression gained since the store was opened, of the values that were handed to writes.
+/// The gain of compression since the store was opened, of the values that were handed to writes.
 /// Without it nothing is counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
@@ -98,7 +98,7 @@ pub struct CompressionStats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ValueSample {
-    /// How many.
+    /// The number of values.
     pub values: u64,
     /// Those of them that are compressed.
     pub compressed: u64,
@@ -108,7 +108,7 @@ pub struct ValueSample {
     pub stored_bytes: u64,
 }
 
-/// What writers waited for, apart from a processor and the disk of an `fsync`.
+/// Waits of writers, apart from those for a processor and the disk of an `fsync`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct WriterWaits {
@@ -153,7 +153,7 @@ impl WriterWaits {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct WaitStats {
-    /// How many.
+    /// The number of waits.
     pub times: u64,
     /// All together, seconds, over all threads.
     pub seconds: f64,
@@ -179,11 +179,11 @@ pub struct SetAside {
     pub file: String,
     /// Bytes of log that it holds.
     pub bytes: u64,
-    /// Why it cannot be collected.
+    /// The reason that it cannot be collected.
     pub reason: String,
 }
 
-/// What a run of garbage collection did.
+/// The outcome of a run of garbage collection.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct GcReport {
@@ -203,7 +203,7 @@ pub struct GcReport {
     pub set_aside: Vec<SetAside>,
 }
 
-/// What a compaction is at.
+/// The stage of a compaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 #[serde(rename_all = "lowercase")]
@@ -215,20 +215,20 @@ pub enum CompactionStage {
     Log,
 }
 
-/// How far a compaction is.
+/// The progress of a compaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CompactionProgress {
-    /// What it is at. Each stage begins with no byte done.
+    /// Its stage. Each stage begins with no byte done.
     pub stage: CompactionStage,
     /// Of the index: bytes that were written anew, or are to stay as they are. Of the log: bytes
     /// that were given back.
     pub done_bytes: u64,
-    /// What these may come to. Of the log it is an estimate.
+    /// The total that these may come to. Of the log it is an estimate.
     pub total_bytes: u64,
 }
 
-/// What a compaction did.
+/// The outcome of a compaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CompactionReport {
@@ -236,13 +236,13 @@ pub struct CompactionReport {
     pub bytes_before: u64,
     /// See there.
     pub bytes_after: u64,
-    /// What was collected of the value log.
+    /// The outcome for the value log.
     pub collected: GcReport,
     /// The caller ended it.
     pub interrupted: bool,
 }
 
-/// How far a checkpoint or backup is, and what it did.
+/// The progress of a checkpoint or backup, and its outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CopyReport {
@@ -270,11 +270,11 @@ pub struct BackupReport {
     pub copied_files: u64,
     /// Their bytes.
     pub copied_bytes: u64,
-    /// How long it took.
+    /// Time that it took.
     pub seconds: f64,
 }
 
-/// What a verification found.
+/// The findings of a verification.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct VerifyReport {

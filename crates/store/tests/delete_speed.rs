@@ -1,5 +1,5 @@
-//! What deleting many keys costs, by one record or one by one, and a scan right behind it. Prints
-//! figures:
+//! The cost of deleting many keys, by one record or one by one, and of a scan right behind it.
+//! Prints figures:
 //!
 //! ```text
 //! cargo test --release -p forebay-store --test delete_speed -- --ignored --nocapture

@@ -1,4 +1,4 @@
-//! What was deleted goes: from the index, and from the way of scans.
+//! Deleted keys go: from the index, and from the way of scans.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;

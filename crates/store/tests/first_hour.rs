@@ -1,5 +1,5 @@
-//! What somebody meets who has just begun with the store: what a value and an error show, what a
-//! batch refuses, what dropping does, what a small store leaves on the disk.
+//! The first hour with the store: the text of a value and an error, the refusals of a batch, the
+//! effect of dropping, the files of a small store on the disk.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod common;

@@ -1,5 +1,5 @@
-//! What open snapshots and scans cost in memory: the tests read this process's resident memory, one
-//! at a time.
+//! Memory that open snapshots and scans cost: the tests read this process's resident memory, one at
+//! a time.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;

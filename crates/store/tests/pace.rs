@@ -1,5 +1,5 @@
-//! What stands behind the pool is slow, or stands still: writers slow down before they have to
-//! wait, and say what for.
+//! The disk behind the pool is slow, or stands still: writers slow down before they have to wait,
+//! and say the reason.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;

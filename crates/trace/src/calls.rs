@@ -1,4 +1,4 @@
-//! What a call says by its number and arguments.
+//! Calls of a traced program, read from their number and arguments.
 
 use libc::c_long;
 

@@ -1,18 +1,18 @@
-//! Why a program could not be looked at.
+//! Errors of tracing a program.
 
 use nix::errno::Errno;
 use std::{ffi::OsString, io};
 use thiserror::Error;
 
-/// Why a program could not be looked at.
+/// The reason that a program could not be looked at.
 #[derive(Debug, Error)]
 pub enum TraceError {
     /// The program was not executed.
     #[error("{}: {source}", .program.display())]
     NotRun {
-        /// What was to be executed.
+        /// The program that was to be executed.
         program: OsString,
-        /// Why not.
+        /// The system's error.
         source: io::Error,
     },
     /// There is no process with this id.
@@ -29,7 +29,7 @@ pub enum TraceError {
     /// A call that should not fail failed.
     #[error("{doing}: {source}")]
     Call {
-        /// What was being done.
+        /// The step that failed.
         doing: &'static str,
         /// The kernel's error.
         source: Errno,

@@ -1,4 +1,4 @@
-//! What is noted of each file.
+//! Notes on each traced file.
 
 use hdrhistogram::Histogram;
 use std::{collections::HashMap, path::PathBuf, time::Duration};
@@ -6,7 +6,7 @@ use std::{collections::HashMap, path::PathBuf, time::Duration};
 /// Files of which something is noted; what is done to others is counted alone.
 const FILES_MAX: usize = 1 << 16;
 
-/// How long calls took: of any number of them in a few kilobytes.
+/// Durations of calls: of any number of them in a few kilobytes.
 #[derive(Clone, Debug)]
 pub struct CallTimes {
     /// In microseconds, a sixteenth too long at most.
@@ -30,7 +30,7 @@ impl Default for CallTimes {
 }
 
 impl CallTimes {
-    /// How many there are.
+    /// Their number.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.times_us.len()
@@ -63,7 +63,7 @@ impl CallTimes {
     }
 }
 
-/// What a descriptor leads to.
+/// The target of a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct TracedName {
     pub(crate) device: u64,
@@ -96,14 +96,14 @@ pub struct TracedFile {
     last: Option<WrittenRange>,
 }
 
-/// Where a write wrote.
+/// The range that a write wrote.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WrittenRange {
     pub(crate) begin: u64,
     pub(crate) end: u64,
 }
 
-/// How a file is written.
+/// The manner in which a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WritingManner {
     /// Not at all, as far as was seen.
@@ -117,7 +117,7 @@ pub enum WritingManner {
 }
 
 impl TracedFile {
-    /// How it is written: what nine writes of ten do.
+    /// The manner in which it is written: that of nine writes of ten.
     #[must_use]
     pub fn manner(&self) -> WritingManner {
         let most = |part: u64| part * 10 >= self.writes * 9;
@@ -152,7 +152,7 @@ pub(crate) struct FileTable {
 }
 
 impl FileTable {
-    /// What is noted of a file; `None` if there are too many.
+    /// The note of a file; `None` if there are too many.
     pub(crate) fn of(&mut self, name: TracedName, is_directory: bool) -> Option<&mut TracedFile> {
         if self.files.len() >= FILES_MAX && !self.files.contains_key(&name) {
             self.unnoted_calls += 1;

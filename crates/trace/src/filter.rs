@@ -1,4 +1,5 @@
-//! Which calls stop the program: a classic BPF program, so that all others run at their own speed.
+//! The filter of calls that stop the program: a classic BPF program, so that all others run at
+//! their own speed.
 
 use crate::calls::NUMBERS;
 use libc::{
@@ -13,7 +14,8 @@ pub(crate) const ARCHITECTURE: u32 = 0xC000_003E;
 #[cfg(target_arch = "aarch64")]
 pub(crate) const ARCHITECTURE: u32 = 0xC000_00B7;
 
-/// Where `struct seccomp_data` has the number, the architecture, and the low halves of arguments.
+/// Offsets in `struct seccomp_data` of the number, the architecture, and the low halves of
+/// arguments.
 const NUMBER: u32 = 0;
 const MACHINE: u32 = 4;
 const ARGUMENTS: u32 = 16;

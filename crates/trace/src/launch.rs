@@ -1,14 +1,11 @@
-//! How a program is started below the filter.
+//! Starts a program below the filter.
 //!
 //! 1. The parent finds out, by a child that does nothing else, whether a filter may be installed.
 //! 2. It forks. The child waits at a pipe until the parent has become its tracer: below the filter,
 //!    without a tracer, its calls would fail.
 //! 3. The child installs the filter and executes the program. If that fails, it writes the error to
 //!    a second pipe.
-#![expect(
-    unsafe_code,
-    reason = "fork, and what a child may do before it executes"
-)]
+#![expect(unsafe_code, reason = "fork, and the child's calls before it executes")]
 
 use crate::{TraceError, filter, ptrace};
 use libc::{c_char, pid_t, sock_filter};
@@ -94,7 +91,7 @@ pub(crate) struct StartedProgram {
     pub(crate) failure: NotExecuted,
 }
 
-/// From where a child's error comes, if it could not execute its program.
+/// The source of a child's error, if it could not execute its program.
 pub(crate) struct NotExecuted {
     program: OsString,
     failure: PipeReader,
@@ -117,7 +114,7 @@ fn fork() -> Result<pid_t, TraceError> {
     Errno::result(unsafe { libc::fork() }).map_err(TraceError::call("starting a process"))
 }
 
-/// Whether a child may install the filter; where it may not, each of the program's calls stops it.
+/// True if a child may install the filter; else each of the program's calls stops it.
 fn may_filter(filter: &[sock_filter]) -> Result<bool, TraceError> {
     let child = fork()?;
     if child == 0 {

@@ -1,4 +1,4 @@
-//! What a program writes and syncs, seen by `ptrace(2)`: for `forebay learn`.
+//! A trace of the writes and syncs of a program, seen by `ptrace(2)`: for `forebay learn`.
 //!
 //! The program runs plainly. Its calls that write, sync, allocate or map files stop it on their way
 //! into the kernel and out again. What it forks and executes is seen too. It need not be linked to
@@ -39,12 +39,12 @@ use std::{
     time::Duration,
 };
 
-/// What was seen of a program.
+/// The trace of a program.
 #[derive(Clone, Debug)]
 pub struct Trace {
-    /// How long it was looked at.
+    /// Time that it was looked at.
     pub took: Duration,
-    /// What the program's first process did in the end.
+    /// The end of the program's first process.
     pub end: ProgramEnd,
     /// The files that it wrote to or synced, each under each name that it had.
     pub files: Vec<TracedFile>,
@@ -52,8 +52,8 @@ pub struct Trace {
     pub whole_syncs: CallTimes,
     /// `msync`s that wait, and what they took.
     pub mapped_syncs: CallTimes,
-    /// How many rings (`io_uring`) and contexts (Linux AIO) it made: what is written by them is not
-    /// seen.
+    /// The number of rings (`io_uring`) and contexts (Linux AIO) that it made: writes by them are
+    /// not seen.
     pub rings: u64,
     /// Calls on files of which nothing is noted, since there are too many.
     pub unnoted_calls: u64,
@@ -61,7 +61,7 @@ pub struct Trace {
     pub unseen_tasks: u64,
 }
 
-/// How the look at a program ended.
+/// The end of the look at a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramEnd {
     /// It ended with this status.

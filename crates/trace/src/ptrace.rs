@@ -10,7 +10,7 @@ use libc::{c_int, c_long, c_uint, pid_t};
 use nix::errno::Errno;
 use std::{mem::MaybeUninit, ptr, time::Duration};
 
-/// What `PTRACE_GET_SYSCALL_INFO` says.
+/// A stop, by `PTRACE_GET_SYSCALL_INFO`.
 pub(crate) enum CallStop {
     /// The call is about to be done.
     Entry { number: u64, arguments: [u64; 6] },
@@ -20,7 +20,7 @@ pub(crate) enum CallStop {
     Other,
 }
 
-/// How a task that was waited for changed.
+/// The change of a task that was waited for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum TaskChange {
     /// It ended by itself.
@@ -35,8 +35,8 @@ pub(crate) enum TaskChange {
     AtSignal(c_int),
 }
 
-/// How a task is traced. A program that was started dies with this process: below the filter,
-/// without a tracer, an fsync would fail.
+/// Options for the tracing of a task. A program that was started dies with this process: below the
+/// filter, without a tracer, an fsync would fail.
 pub(crate) fn options(is_started: bool, is_filtered: bool) -> c_int {
     let mut options = libc::PTRACE_O_TRACECLONE
         | libc::PTRACE_O_TRACEFORK
@@ -86,7 +86,7 @@ pub(crate) fn event_message(pid: pid_t) -> Option<pid_t> {
         .filter(|&pid| pid > 0)
 }
 
-/// What the task is stopped at.
+/// The call that the task is stopped at.
 ///
 /// # Errors
 /// `EIO`: the kernel cannot say (Linux 5.3 can).

@@ -25,7 +25,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What the tracer waits for: a change of a task, and what ends or is passed on.
+/// Signals that the tracer waits for: a change of a task, and those that end it or are passed on.
 const SIGNALS: [Signal; 5] = [
     Signal::SIGCHLD,
     Signal::SIGINT,
@@ -48,7 +48,7 @@ pub(crate) fn restore_signals(before: &SigSet) {
     let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(before), None);
 }
 
-/// Why the program is looked at.
+/// The reason that the program is looked at.
 enum Origin {
     /// It is a child.
     Launched(NotExecuted),
@@ -411,7 +411,7 @@ impl Tracer {
         }
     }
 
-    /// What is noted of the file behind a number; none of what is neither file nor directory.
+    /// The note of the file behind a number; none if it is neither file nor directory.
     fn file(&mut self, task: pid_t, number: i32) -> Option<&mut TracedFile> {
         let metadata = open_file(task, number)?;
         let path = fs::read_link(descriptor_path(task, number)).ok()?;
@@ -468,7 +468,7 @@ fn request(what: libc::c_uint, task: pid_t, signal: c_int) -> Result<(), TraceEr
     ptrace::request(what, task, signal.into()).map_err(TraceError::call("tracing a process"))
 }
 
-/// What /proc/PID/fdinfo says of a descriptor.
+/// A descriptor's state, from /proc/PID/fdinfo.
 struct TracedDescriptor {
     position: u64,
     /// Writes are durable when they return (`O_SYNC`, `O_DSYNC`).

@@ -1,5 +1,4 @@
-//! Where processor time goes, by Linux's `perf`: the share of a process's samples that were taken
-//! inside fsync.
+//! Processor time inside fsync, by Linux's `perf`: its share of a process's samples.
 //!
 //! P1 reports `__x64_sys_fsync`'s share of core time. Not every machine lets a process be sampled
 //! with kernel stacks (perf is not installed, `kernel.perf_event_paranoid`, no symbols): then

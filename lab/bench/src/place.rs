@@ -1,5 +1,5 @@
-//! What a workload's files are on: this machine's disk, or a device that `forebay-lab run --device`
-//! emulates. Its name in reports is [`HERE`] or that of the device's profile.
+//! The place of a workload's files: this machine's disk, or a device that `forebay-lab run
+//! --device` emulates. Its name in reports is [`HERE`] or that of the device's profile.
 
 use forebay_databases::contest::around::device_argument;
 use std::{

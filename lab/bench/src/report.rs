@@ -1,4 +1,4 @@
-//! What every benchmark of the laboratory reports: rows of named figures, printed as JSON, and
+//! The report of every benchmark of the laboratory: rows of named figures, printed as JSON, and
 //! tables of them for people.
 //!
 //! What a field means is in docs/benchmarks.md. A table is data, in tables.toml: for each column

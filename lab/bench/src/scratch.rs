@@ -1,5 +1,5 @@
-//! What the laboratory's measurements add to [`forebay_measure::scratch`]: bare memory beside a
-//! pool, and what files occupy and leave in memory.
+//! The laboratory's additions to [`forebay_measure::scratch`]: bare memory beside a pool, and the
+//! space that files occupy and leave in memory.
 
 use crate::BenchError;
 use forebay_device::memory::{self, Profile, Timed};

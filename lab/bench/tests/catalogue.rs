@@ -1,4 +1,4 @@
-//! What the papers' files say is consistent.
+//! The papers' files are consistent.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use forebay_bench::paper::{Experiment, catalogue::ALL};

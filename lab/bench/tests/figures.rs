@@ -1,4 +1,4 @@
-//! What figures are made of: clocks, latencies, rows of rounds, and tables of rows.
+//! Parts of figures: clocks, latencies, rows of rounds, and tables of rows.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use forebay_bench::{

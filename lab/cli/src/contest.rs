@@ -1,5 +1,5 @@
-//! What `forebay-lab redis`, `rocksdb`, `sqlite`, `tenants`, `mariadb`, `postgres`, `etcd` and
-//! `nats` have in common.
+//! Common parts of `forebay-lab redis`, `rocksdb`, `sqlite`, `tenants`, `mariadb`, `postgres`,
+//! `etcd` and `nats`.
 
 use crate::{
     failed,

@@ -1,5 +1,5 @@
-//! What commands that measure have in common: where, how often, with which pools; and that nothing
-//! is left behind.
+//! Common options of commands that measure: the place, the number of rounds, the pools. Nothing is
+//! left behind.
 
 use clap::Args;
 use forebay_bench::{

@@ -1,4 +1,4 @@
-//! How the laboratory's measurements go on, on standard error: a line on a terminal that changes,
+//! Progress of the laboratory's measurements, on standard error: a line on a terminal that changes,
 //! lines otherwise.
 
 use forebay_cli::progress::style;

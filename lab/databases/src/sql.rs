@@ -1,5 +1,4 @@
-//! What the benchmarks of SQL servers have in common: modes, the turns that they take, and the
-//! report.
+//! Common parts of the benchmarks of SQL servers: modes, the turns that they take, and the report.
 //!
 //! Each number of clients is measured in all modes in turn, round after round, each time on a fresh
 //! copy of one data directory, which is reached by a Unix socket. [`Database`] is what a server

@@ -1,4 +1,4 @@
-//! Which pages are in memory: a set-associative table of page tags, shared by all processes,
+//! The page cache's tags: a set-associative table of pages in memory, shared by all processes,
 //! without locks.
 //!
 //! Two processes that change one set at the same time may lose a page, which is then charged once

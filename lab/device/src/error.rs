@@ -1,4 +1,4 @@
-//! Why there is no such device.
+//! Errors in the choice of a device.
 
 use std::path::PathBuf;
 

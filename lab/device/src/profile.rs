@@ -1,5 +1,5 @@
-//! What a device is like: the profiles that are built in, and those of a TOML file. Figures and
-//! sources: docs/devices.md.
+//! Profiles of devices: those that are built in, and those of a TOML file. Figures and sources:
+//! docs/devices.md.
 
 use crate::{
     DeviceError,

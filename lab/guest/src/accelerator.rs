@@ -1,4 +1,5 @@
-//! What runs a machine's instructions: this machine's processors, or QEMU's emulation of some.
+//! The accelerator that runs a machine's instructions: this machine's processors, or QEMU's
+//! emulation of some.
 
 /// What QEMU is to use. A guest says which it has (`LAB accelerator`, [`seen`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

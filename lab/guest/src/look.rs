@@ -1,4 +1,4 @@
-//! What a guest has counted since it booted: its processors' time, its disks' requests, and what
+//! A guest's counts since it booted: its processors' time, its disks' requests, and those that
 //! bcache found.
 
 use crate::{Failure, machine::Machine, shell::Shell};

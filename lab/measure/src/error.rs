@@ -1,4 +1,4 @@
-//! What can go wrong while measuring.
+//! Errors of measuring.
 
 use forebay_pool::{AppendError, PoolError};
 use forebay_probe::ProbeError;

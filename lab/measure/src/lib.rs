@@ -1,4 +1,4 @@
-//! What measuring needs: servers, pools and directories that go away again, rounds, figures.
+//! Tools of measuring: servers, pools and directories that go away again, rounds, figures.
 //!
 //! The databases (lab/databases) and the laboratory's benchmarks (lab/bench), which add workloads,
 //! peers and the papers' experiments, stand on it, and tests start their processes with it. It

@@ -1,5 +1,5 @@
-//! What the guest boots: a kernel that is installed here, unless it is to have none, and the first
-//! file system with Forebay and the databases in it.
+//! The guest's boot: a kernel that is installed here, unless it is to have none, and the first file
+//! system with Forebay and the databases in it.
 
 use crate::Failure;
 use forebay_bench::{

@@ -1,4 +1,4 @@
-//! What became of a cycle: a cut, and the comparison after it.
+//! The outcome of a cycle: a cut, and the comparison after it.
 
 use crate::{flash::Counts, lab::PoolOn, ledger::Verdict, machine::MachineKind};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! What the guest gets to run etcd: its program.
+//! The guest's parts for etcd: its program.
 
 use crate::Failure;
 use forebay_bench::etcd::server::program;

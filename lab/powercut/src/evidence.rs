@@ -1,4 +1,4 @@
-//! What is kept of a cycle in which something was lost: the machine's images and its console, after
+//! Evidence of a cycle in which something was lost: the machine's images and its console, after
 //! each of the cycle's cuts.
 
 use crate::{Failure, machine::Images};

@@ -1,6 +1,6 @@
-//! What is special about a workload whose page files are behind a flash cache, on a disk of its
-//! own: what comes between a cut and the server that the client gets, what the cache did until a
-//! cut, and the moments.
+//! Special steps of a workload whose page files are behind a flash cache, on a disk of its own:
+//! those between a cut and the server that the client gets, the cache's work until a cut, and the
+//! moments.
 
 use crate::cut_moments::{Moment, TORN, Then};
 use serde::{Deserialize, Serialize};

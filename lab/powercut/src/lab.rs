@@ -1,4 +1,4 @@
-//! What all cycles begin with: the guest's first file systems, with kernels or without, and the
+//! The beginning of all cycles: the guest's first file systems, with kernels or without, and the
 //! images of a formatted disk and an empty pool.
 
 use crate::{

@@ -1,5 +1,5 @@
-//! What was sent, and what of it was acknowledged: the memory of the client, which stands outside
-//! the guest.
+//! The ledger of sent and acknowledged writes: the memory of the client, which stands outside the
+//! guest.
 //!
 //! One connection sends transactions in order, several at a time, and the server carries them out
 //! in that order. So after a power cut the server must hold what was acknowledged and, of what was

@@ -1,4 +1,4 @@
-//! What the guest gets to run NATS: its program.
+//! The guest's parts for NATS: its program.
 
 use crate::Failure;
 use forebay_bench::nats::server::program;

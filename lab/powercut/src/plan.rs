@@ -1,4 +1,4 @@
-//! What a run consists of: chains, in turn of each workload, with seeds of their own.
+//! The plan of a run: chains, in turn of each workload, with seeds of their own.
 
 use crate::{
     Failure, Options,

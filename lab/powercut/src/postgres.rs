@@ -1,5 +1,5 @@
-//! What the guest gets to run PostgreSQL: the server's program, and a data directory that is made
-//! here, once.
+//! The guest's parts for PostgreSQL: the server's program, and a data directory that is made here,
+//! once.
 
 use crate::{Failure, boots::archive};
 use forebay_bench::{

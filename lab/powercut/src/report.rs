@@ -1,4 +1,4 @@
-//! What the lab says in the end.
+//! The lab's report in the end.
 
 mod rows;
 

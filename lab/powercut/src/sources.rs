@@ -1,4 +1,4 @@
-//! Which sources the programs are of: cycles of the same ones add up.
+//! Sources that the programs are of: cycles of the same ones add up.
 
 use std::{
     io::Write,

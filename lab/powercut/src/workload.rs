@@ -1,5 +1,5 @@
-//! What runs in the guest, and what must be seen of it after a cut. `controls` has those that show
-//! what the lab sees.
+//! The guest's workload, and the state that must be seen of it after a cut. `controls` has those
+//! that show the lab's sight.
 
 mod controls;
 

@@ -1,5 +1,5 @@
-//! What reads, writes, syncs and mappings of a descriptor wait for: the device is asked, and the
-//! caller waits until it would have been done.
+//! Waits of reads, writes, syncs and mappings of a descriptor: the device is asked, and the caller
+//! waits until it would have been done.
 
 use crate::{
     devices::{borrow, get},

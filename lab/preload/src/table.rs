@@ -1,5 +1,5 @@
-//! Which descriptor is on which device: a fixed table, so that nothing is allocated where a read or
-//! a write goes through.
+//! The table of descriptors and their devices: its size is fixed, so that nothing is allocated
+//! where a read or a write goes through.
 
 use libc::c_int;
 use std::sync::atomic::{

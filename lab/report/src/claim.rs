@@ -1,4 +1,4 @@
-//! What a paper says of an experiment, as its file in lab/bench has it: ratios, never absolute
+//! A paper's claims on an experiment, as its file in lab/bench has them: ratios, never absolute
 //! figures.
 
 use forebay_bench::paper::Experiment;

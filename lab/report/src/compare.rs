@@ -1,4 +1,4 @@
-//! What a paper says beside the same computed from our rows: ratios, never absolute figures.
+//! Compares a paper's claims with the same computed from our rows: ratios, never absolute figures.
 
 use crate::claim::{Cell, Claim, Expected, Ours};
 use forebay_bench::{

@@ -1,4 +1,4 @@
-//! What a page says of an experiment, whatever the page is written in.
+//! A page's section on an experiment, whatever the page is written in.
 
 use crate::{
     Results,

@@ -3,7 +3,7 @@
 use super::*;
 use std::os::unix::fs::symlink;
 
-/// What the kernel shows of a machine with these devices: attribute and text.
+/// The kernel's attributes on a machine with these devices: name and text.
 struct ShownKernel(tempfile::TempDir);
 
 impl ShownKernel {

@@ -1,4 +1,4 @@
-//! What to do next, in plain words.
+//! Next steps for the user, in plain words.
 
 use super::{legs::LegsFound, report::DoctorReport};
 
@@ -26,7 +26,7 @@ pub fn advise(report: &DoctorReport) -> Vec<String> {
     advice
 }
 
-/// Where a pool can lie.
+/// Places for a pool.
 fn memory(report: &DoctorReport) -> Vec<String> {
     let pm = &report.persistent_memory;
     let mounted = pm
@@ -42,7 +42,7 @@ fn memory(report: &DoctorReport) -> Vec<String> {
     }
     if let Some(device) = pm.devdax.first() {
         return vec![format!(
-            "Make a pool that survives power cuts: forebay pool create {} --size 64MiB (the device is used as it is; what is on it is lost)",
+            "Make a pool that survives power cuts: forebay pool create {} --size 64MiB (the device is used as it is; its contents are lost)",
             device.path.display()
         )];
     }
@@ -69,7 +69,7 @@ fn memory(report: &DoctorReport) -> Vec<String> {
     ]
 }
 
-/// What the directory is good for.
+/// The directory's worth.
 fn disk(report: &DoctorReport) -> Vec<String> {
     let directory = &report.directory;
     if directory.in_memory {
@@ -89,7 +89,8 @@ fn disk(report: &DoctorReport) -> Vec<String> {
     let puts_synced = 1e6 / speed.fsync_us;
     let puts_streamed = speed.seq_write_mb_s * 1e6 / 4096.0;
     vec![format!(
-        "One thread that syncs each 4 KiB write gets at most {:.0} of them a second from this disk; written sequentially it takes {:.0} a second. The difference, {:.0} times, is what a pool is for",
+        "One thread that syncs each 4 KiB write gets at most {:.0} of them a second from this disk; written sequentially it takes {:.0} a second. The difference, {:.0} \
+         times, is a pool's gain",
         puts_synced,
         puts_streamed,
         puts_streamed / puts_synced

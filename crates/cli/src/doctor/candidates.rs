@@ -1,5 +1,5 @@
-//! Where a pool on a disk could lie, and what it would bring. What is measured is written to, so
-//! that is the directory of the data and what the user names beside it; the other disks are listed.
+//! Places for a pool on a disk, and the gain of each. A measurement writes, so only the directory
+//! of the data and those that the user names beside it are measured. The other disks are listed.
 
 use crate::{
     disk_loss::DiskLoss,
@@ -34,7 +34,7 @@ const NOWHERE: &str = "which file system it is on is not known";
 /// No disk has anything safe in less, µs: it is memory, or says so before it is.
 const TOO_FAST_US: f64 = 8.0;
 
-/// What was found.
+/// The places found.
 #[derive(Debug, Default, Serialize)]
 pub struct PoolCandidates {
     /// Appending a page to a file in the directory, and syncing it: the median, µs.
@@ -60,27 +60,27 @@ pub struct CandidateSpot {
     pub kind: String,
     /// It is on the disk that has the data; none if that cannot be told.
     pub same_disk: Option<bool>,
-    /// The disks and arrays below it, and what each survives.
+    /// The disks and arrays below it, and the losses that each survives.
     pub losses: Vec<DiskLoss>,
-    /// What speaks against keeping acknowledged writes there.
+    /// Warnings against keeping acknowledged writes there.
     pub warnings: Vec<String>,
     /// It is memory: no pool on a disk can lie there.
     pub in_memory: bool,
-    /// Why it was named and not measured.
+    /// The reason that it was named and not measured.
     pub trouble: Option<String>,
 }
 
 /// A place for a pool on a disk, measured.
 #[derive(Debug, Serialize)]
 pub struct CandidatePlace {
-    /// Where.
+    /// The place.
     #[serde(flatten)]
     pub spot: CandidateSpot,
     /// A commit of a page: the median, µs.
     pub commit_us: f64,
     /// The 99th percentile of it, µs.
     pub commit_p99_us: f64,
-    /// How many times faster than a sync in the directory a commit is.
+    /// A commit's speed, as a multiple of a sync in the directory.
     pub gain: f64,
 }
 
@@ -91,7 +91,7 @@ impl CandidateSpot {
         let is_known = is_same || !(ground.is_unknown() || data.ground.is_unknown());
         let memory = ground.memory.iter();
         let memory = memory.map(|what| {
-            format!("it lies in memory ({what}): a power cut takes what is there, so no pool on a disk can be made there")
+            format!("it lies in memory ({what}): a power cut takes its files, so no pool on a disk can be made there")
         });
         let losses = DiskLoss::below(&ground);
         let doubts = losses.iter().filter_map(|loss| loss.doubt.clone());
@@ -206,7 +206,7 @@ impl CandidatePlace {
 }
 
 impl PoolCandidates {
-    /// Where the data's directory gives no figure that others could be compared with.
+    /// The result if the data's directory gives no figure that others could be compared with.
     fn without(beside: &[PathBuf], why: &str) -> Self {
         let why = format!("the data's directory {why}");
         let named = beside.iter();

@@ -1,4 +1,4 @@
-//! `forebay doctor DIR`: whether a database may be started there without Forebay.
+//! `forebay doctor DIR`: tells if a database may be started there without Forebay.
 
 use crate::{
     failure::Failure,
@@ -27,7 +27,8 @@ struct DirectoryReport {
     /// The guards there: a database without Forebay refuses to start.
     guards: Vec<DirectoryGuard>,
     flash: Vec<GuardingCache>,
-    /// Where it cannot be told whether a flash cache has newer pages, and why, in words.
+    /// Directories of which it cannot be told if a flash cache has newer pages, and the reason, in
+    /// words.
     flash_unknown: Vec<String>,
 }
 
@@ -37,7 +38,7 @@ struct RunningProgram {
     #[serde(serialize_with = "forebay_files::readable")]
     pool: PathBuf,
     program: String,
-    /// Who sees its calls, and why.
+    /// The front end that sees its calls, and the reason.
     front_end: RunFrontEnd,
     front_end_reason: String,
     child_agents: Vec<ChildAgentStatus>,
@@ -192,8 +193,8 @@ fn line(standing: &MarkedDirectory) -> String {
              under forebay run with this pool, or first: forebay recover --for {directory}\n"
         ),
         MarkState::Older { records } => format!(
-            "{directory}: the pool {pool} holds {records} writes of a run whose pool's disk failed, and which went on without it: the files there are newer. forebay recover \
-             --pool {pool} drops them\n"
+            "{directory}: the pool {pool} holds {records} writes of a run. The pool's disk failed and the run went on without it, so the files there are newer. forebay \
+             recover --pool {pool} drops the writes\n"
         ),
         MarkState::Unknown { why } => format!(
             "{directory}: a run that did not end in the orderly way used the pool {pool}, which may hold acknowledged writes for the files there and cannot be looked \

@@ -1,5 +1,5 @@
-//! What a pool in other machines' memory would bring, and survive: the legs that are named are
-//! asked for a page, many times. Nothing is written to them.
+//! A pool in other machines' memory: its gain, and the losses that it survives. Each leg that is
+//! named is asked for a page, many times. Nothing is written to them.
 
 use crate::size;
 use forebay_pool::LegTrip;
@@ -9,17 +9,17 @@ use serde::Serialize;
 /// A gain below this is within the noise of a network.
 const PAYS: f64 = 1.5;
 
-/// What the named legs would be together.
+/// A pool on the named legs.
 #[derive(Debug, Serialize)]
 pub struct LegsFound {
     pub legs: Vec<LegFound>,
     /// A commit on all of them, µs: the slowest one's median. None if one cannot be a leg.
     pub commit_us: Option<f64>,
-    /// How many times faster than a sync in the directory that is.
+    /// Its speed, as a multiple of a sync in the directory.
     pub gain: Option<f64>,
-    /// What a pool on them outlives.
+    /// The losses that a pool on them survives.
     pub survives: String,
-    /// What speaks against it.
+    /// Warnings against it.
     pub warnings: Vec<String>,
 }
 
@@ -30,13 +30,13 @@ pub struct LegFound {
     pub round_trip_us: Option<f64>,
     /// The 99th percentile of it, µs.
     pub round_trip_p99_us: Option<f64>,
-    /// How large a pool may be there.
+    /// The largest pool that fits there.
     pub pool_bytes: Option<u64>,
-    /// Why it can be no leg.
+    /// The reason that it can be no leg.
     pub trouble: Option<String>,
 }
 
-/// Asks the legs, one after the other; `sync_us` is what a sync in the data's directory takes.
+/// Asks the legs, one after the other; `sync_us` is the time of a sync in the data's directory.
 pub fn find(urls: &[String], insecure: bool, sync_us: Option<f64>) -> Option<LegsFound> {
     let legs: Vec<LegFound> = urls.iter().map(|url| LegFound::of(url, insecure)).collect();
     (!legs.is_empty()).then(|| LegsFound::of(legs, sync_us))
@@ -126,7 +126,7 @@ impl LegsFound {
         text
     }
 
-    /// What to do next, if it pays.
+    /// The next step, if it pays.
     pub fn advice(&self) -> Option<String> {
         self.gain.filter(|gain| *gain >= PAYS)?;
         let least = self.legs.iter().filter_map(|leg| leg.pool_bytes).min()?;
@@ -149,9 +149,9 @@ impl LegsFound {
 /// With as many copies as there are legs.
 fn survives(legs: usize) -> String {
     match legs {
-        1 => "what it acknowledged survives the loss of this machine, or of that leg, and not of both at once: name two legs for that".to_owned(),
+        1 => "acknowledged writes survive the loss of this machine, or of that leg, and not of both at once: name two legs for that".to_owned(),
         legs => format!(
-            "what it acknowledged survives the loss of this machine and of {} of these {legs} legs at once; of all of them while this machine lives",
+            "acknowledged writes survive the loss of this machine and of {} of these {legs} legs at once; of all of them while this machine lives",
             match legs - 1 {
                 1 => "one".to_owned(),
                 others => others.to_string(),

@@ -1,4 +1,4 @@
-//! `forebay doctor`: what this machine offers, and what to do next.
+//! `forebay doctor`: this machine's memory and disks, and the next steps.
 
 mod advice;
 mod candidates;
@@ -25,14 +25,14 @@ use std::{
     thread::available_parallelism,
 };
 
-/// Show what persistent memory, instructions and disk this machine has, and what to do next
+/// Show this machine's persistent memory, instructions and disk, and the next steps
 #[derive(Args)]
 #[command(
     long_about = "Looks for persistent memory, names the instructions that writes to it will use, and measures the \
-                  disk under a directory: how long a synced write takes, and how fast large ones go. Lists where else a pool could lie, \
-                  on the disks that are mounted, and measures those that --beside names: what a commit there takes beside a sync in the directory. \
-                  Asks the legs that --leg names for a page, many times: what a pool in their memory would bring, and survive. Then says what \
-                  to do next on this machine. A quarter of a gigabyte is written to the directory, a megabyte to those that --beside names, and removed. Nothing is written elsewhere.",
+                  disk under a directory: how long a synced write takes, and how fast large ones go. Lists other places for a pool, on the disks that are mounted, and \
+                  measures those that --beside names: a commit there beside a sync in the directory. Asks the legs that --leg names for a page, many times, and tells the \
+                  gain of a pool in their memory and the losses it survives. Then names the next steps on this machine. A quarter of a gigabyte is written to the \
+                  directory, a megabyte to those that --beside names, and removed. Nothing is written elsewhere.",
     after_long_help = "Examples:\n  forebay doctor --dir /var/lib/db\n  forebay doctor --dir /var/lib/db --beside /mnt/nvme\n  forebay doctor --dir /var/lib/db --leg nbd://127.0.0.1:10809/forebay\n  forebay doctor /var/lib/mysql && systemctl start mariadb"
 )]
 pub struct Doctor {
@@ -52,7 +52,7 @@ pub struct Doctor {
     /// or nbds://…?tls-certificates=DIR with TLS); may be given several times
     #[arg(long, value_name = "URL", conflicts_with = "data")]
     leg: Vec<String>,
-    /// Ask nbd:// legs also through a network, without TLS: a page of what they hold is sent there
+    /// Ask nbd:// legs also through a network, without TLS: a page of their contents is sent there
     #[arg(long, requires = "leg")]
     insecure: bool,
     /// Report as JSON
@@ -66,7 +66,7 @@ pub struct BestPlace {
     pub directory: PathBuf,
     /// It is the disk of the data.
     pub is_same_disk: bool,
-    /// What was measured, in a sentence.
+    /// The measurement, in a sentence.
     pub sentence: String,
 }
 
@@ -99,7 +99,7 @@ pub fn is_same_disk(one: &Path, other: &Path) -> Option<bool> {
     }
 }
 
-/// How much is written to know the directory's disk.
+/// The effort of measuring the directory's disk.
 const EFFORT: Effort = Effort::SHORT;
 
 impl Doctor {
@@ -171,7 +171,7 @@ impl Doctor {
     }
 }
 
-/// Why nothing was measured; of a full disk, how much room a measurement needs.
+/// The reason that nothing was measured; of a full disk, the room that a measurement needs.
 fn told(error: &ProbeError) -> String {
     match error.source.kind() {
         ErrorKind::StorageFull => format!(

@@ -1,4 +1,4 @@
-//! Which persistent memory the kernel shows.
+//! Persistent memory that the kernel shows.
 
 use forebay_probe::disk::{FileSystem, file_system};
 use serde::Serialize;
@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What was found.
+/// The persistent memory found.
 #[derive(Debug, Default, Serialize)]
 pub struct PersistentMemory {
     /// Block devices: `/dev/pmemN`.
@@ -34,7 +34,7 @@ pub struct PmemBlockDevice {
     /// The device.
     #[serde(flatten)]
     pub device: PersistentDevice,
-    /// Where it is mounted.
+    /// The file system on it, if it is mounted.
     pub mount: Option<FileSystem>,
 }
 

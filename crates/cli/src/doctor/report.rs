@@ -1,4 +1,4 @@
-//! What was found, for people and for programs.
+//! The doctor's findings, for people and for programs.
 
 use super::{candidates, legs, persistent_memory};
 use crate::{output::fields, size};
@@ -15,7 +15,7 @@ pub struct DoctorReport {
     pub instructions: PersistInstructions,
     pub persistent_memory: persistent_memory::PersistentMemory,
     pub directory: CheckedDirectory,
-    /// Where a pool on a disk could lie.
+    /// Places for a pool on a disk.
     pub disks: candidates::PoolCandidates,
     /// A pool in other machines' memory.
     pub legs: Option<legs::LegsFound>,
@@ -107,7 +107,7 @@ pub fn human(report: &DoctorReport) -> String {
     text
 }
 
-/// Where a pool on a disk could lie, a line each.
+/// Places for a pool on a disk, a line each.
 fn places(found: &candidates::PoolCandidates, data: &Path) -> String {
     if found.sync_us.is_none() && found.unmeasured.is_empty() {
         return String::new();

@@ -36,7 +36,7 @@ struct CreateReport {
     #[serde(serialize_with = "forebay_files::readable")]
     flash: PathBuf,
     bytes: u64,
-    /// How many pages it has room for.
+    /// Number of pages that it has room for.
     slots: u64,
     settings: Settings,
 }

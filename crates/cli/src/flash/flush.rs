@@ -34,10 +34,10 @@ pub struct Flush {
     /// several times
     #[arg(long, value_name = "FILE", requires = "flash")]
     give_up: Vec<PathBuf>,
-    /// The cache is lost for good: let a server start on these data directories (--data) with what
-    /// their files have. Pages that a crash tore on their way around flash are repaired from
-    /// forebay.pages there. After policy through nothing that was synced is missing; after
-    /// any other policy restore a backup
+    /// The cache is lost for good: let a server start on these data directories (--data) with the
+    /// pages in their files. Pages that a crash tore on their way around flash are repaired from
+    /// forebay.pages there. After policy through nothing that was synced is missing; after any
+    /// other policy restore a backup
     #[arg(long, conflicts_with = "flash", requires = "data")]
     cache_is_lost: bool,
     /// Report as JSON

@@ -49,7 +49,7 @@ struct ResizeReport {
     pages: u64,
     /// Pages that are in it.
     kept: u64,
-    /// How many pages it has room for.
+    /// Number of pages that it has room for.
     slots: u64,
     bytes: u64,
 }

@@ -7,7 +7,7 @@ use forebay_innodb::{CacheLocation, Settings, SetupError};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// Change what a flash cache does with pages, also while a server runs with it
+/// Change a flash cache's settings, also while a server runs with it
 #[derive(Args)]
 #[command(
     long_about = "Changes settings of a flash cache: at once if a server runs with it, and for its next runs (they are kept in PATH.settings). \
@@ -34,11 +34,11 @@ pub struct Set {
 struct SettingsReport {
     #[serde(serialize_with = "forebay_files::readable")]
     flash: PathBuf,
-    /// What is kept from now on.
+    /// The settings kept from now on.
     settings: Settings,
     /// True if a server runs with it and does as it was told; false if the next one will.
     in_force: bool,
-    /// What is in force in that server, the defaults too.
+    /// The settings in force in that server, the defaults too.
     #[serde(skip_serializing_if = "Option::is_none")]
     running: Option<Settings>,
 }
@@ -48,7 +48,7 @@ impl Set {
         let wanted = self.settings.settings();
         if wanted == Settings::default() {
             return Err(Failure::Usage(
-                "nothing is to be set. Say what: --policy, --contents, --low, --high, --home-limit or --write-limit".to_owned(),
+                "nothing is to be set. Give a setting: --policy, --contents, --low, --high, --home-limit or --write-limit".to_owned(),
             ));
         }
         let place = CacheLocation::of(&self.flash)?;

@@ -22,7 +22,7 @@ const POLICIES: [(WritePolicy, &str, &str); 5] = [
     (
         WritePolicy::Around,
         "around",
-        "Straight to their files; the cache serves what it has, and takes nothing in",
+        "Straight to their files; the cache serves the pages it has, and takes nothing in",
     ),
     (
         WritePolicy::Off,
@@ -55,10 +55,10 @@ fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
 /// Settings, each of which may be given.
 #[derive(Args)]
 pub struct SettingsOptions {
-    /// Where written pages go
+    /// The way of written pages
     #[arg(long, value_name = "WHAT", value_parser = one_of(POLICIES))]
     policy: Option<WritePolicy>,
-    /// Which pages are cached
+    /// Pages to cache
     #[arg(long, value_name = "WHAT", value_parser = one_of(CONTENTS))]
     contents: Option<AdmissionPolicy>,
     /// Pages stop leaving when at most this much of the cache is in use, in percent
@@ -99,8 +99,8 @@ pub fn keep_for_new(flash: &Path, wanted: &Settings) -> Result<(), Failure> {
     wanted.keep(flash).map_err(keeping())
 }
 
-/// Keeps this beside what is kept, under a lock: of two commands at a time none undoes what the
-/// other has kept.
+/// Keeps these settings beside the kept ones, under a lock: of two commands at a time none undoes
+/// the other's.
 pub fn keep(flash: &Path, wanted: Settings) -> Result<Settings, Failure> {
     let keeping = || Failure::io("keeping the settings of", flash.display());
     let _alone = Settings::lock(flash).map_err(keeping())?;

@@ -1,4 +1,4 @@
-//! What `forebay run` would make of a file.
+//! The advice on a file that a program wrote: absorbed already, a log, or nothing to gain.
 
 use forebay_files::policy::{AbsorbPolicy, matches};
 use forebay_trace::files::{TracedFile, WritingManner};
@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 /// A new file costs the run real syncs before it is absorbed: below so many, nothing is gained.
 const SYNCS_THAT_PAY: u64 = 8;
 
-/// What `forebay run` would make of a file's syncs.
+/// The use that `forebay run` would make of a file's syncs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LearnedUse {
@@ -31,7 +31,7 @@ pub enum LearnedUse {
 }
 
 impl LearnedUse {
-    /// What becomes of `file` under `policy`.
+    /// The use of `file` under `policy`.
     pub fn of(file: &TracedFile, policy: &AbsorbPolicy) -> Self {
         let path = file.path.as_os_str().as_bytes();
         let is_named = || (policy.patterns.iter()).any(|pattern| matches(pattern.as_bytes(), path));
@@ -66,7 +66,7 @@ impl LearnedUse {
     }
 }
 
-/// How a file is written, in the table.
+/// The way a file is written, in the table.
 pub fn manner(file: &TracedFile) -> &'static str {
     match file.manner() {
         WritingManner::Unwritten => "-",

@@ -1,5 +1,5 @@
-//! `forebay learn`: which files a program syncs, what that costs it, and what `forebay run` would
-//! make of it. It needs no pool, and absorbs nothing.
+//! `forebay learn`: the files that a program syncs, their cost, and their use for `forebay run`. It
+//! needs no pool, and absorbs nothing.
 
 mod advice;
 mod name_pattern;
@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-/// Show which files a program syncs, what that costs, and what forebay run would absorb
+/// Show the files that a program syncs, the cost, and the files that forebay run would absorb
 #[derive(Args)]
 #[command(
     long_about = "Runs a program plainly, without a pool, and says at the end which files it synced: how often, how long each sync took, how the \
@@ -33,15 +33,15 @@ use std::{
         forebay run --pool /mnt/pmem/forebay.pool --config app.toml -- python3 app.py\n  \
         forebay learn --beside /mnt/nvme -- redis-server --appendonly yes --appendfsync always\n  \
         forebay learn --pid 4711 --seconds 30\n\n\
-        What may be a log is written from one end to the other, and synced eight times. What a copy to a pool in memory takes on this machine is \
-        measured at the end, and with --beside a commit to one on a disk; forebay doctor knows more of both.\n\n\
+        A file may be a log if it is written from one end to the other, and synced eight times. A copy to a pool in memory is measured on this machine at the end, and with \
+        --beside a commit to a pool on a disk; forebay doctor knows more of both.\n\n\
         Exit status: the program's, as of forebay run; 1 if it could not be looked at; 2 if the command line is wrong."
 )]
 pub struct Learn {
-    /// Look at this process and what it starts, until it ends, --seconds, or an interrupt
+    /// Look at this process and its descendants, until it ends, --seconds, or an interrupt
     #[arg(long, value_name = "PID", conflicts_with = "command", value_parser = clap::value_parser!(u32).range(1..=i32::MAX as i64))]
     pid: Option<u32>,
-    /// How long
+    /// Seconds to look
     #[arg(long, value_name = "N", requires = "pid", value_parser = clap::value_parser!(u64).range(1..))]
     seconds: Option<u64>,
     /// Write a profile of the logs, for forebay run --config
@@ -50,7 +50,7 @@ pub struct Learn {
     /// Put the report into this file instead
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// A directory in which a pool could lie: say what its commits would take. A megabyte is
+    /// A directory in which a pool could lie: measure its commits. A megabyte is
     /// written there, and removed; may be given several times
     #[arg(long, value_name = "DIR")]
     beside: Vec<PathBuf>,
@@ -194,7 +194,7 @@ fn name_of_process(pid: u32) -> String {
     name.strip_suffix(" (deleted)").unwrap_or(&name).to_owned()
 }
 
-/// What `forebay run` absorbs of a program of this name, without further options.
+/// The files that `forebay run` absorbs of a program of this name, without further options.
 fn absorbed_today(name: &str) -> Result<AbsorbPolicy, Failure> {
     Ok(policy::choose(PolicyRequest {
         programs: &[OsStr::new(name)],

@@ -1,4 +1,4 @@
-//! A file's name as a pattern: what is counted in it may be another number next time.
+//! A file's name as a pattern: a number in it may be another one next time.
 
 use std::{os::unix::ffi::OsStrExt, path::Path};
 

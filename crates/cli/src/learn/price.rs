@@ -1,4 +1,4 @@
-//! What a pool on this machine would take for the syncs that it could replace.
+//! The price of a sync with a pool on this machine, in memory and on a disk.
 
 use crate::doctor;
 use forebay_pool::{ClaimOptions, PoolOptions, Uuid};
@@ -20,17 +20,17 @@ const SEGMENT: u64 = 8 << 20;
 /// No record is larger: what a program writes between two syncs may be.
 const RECORD_MAX: u64 = 4 << 10;
 
-/// A place for a pool, and what a sync would take there.
+/// A place for a pool, and the time of a sync there.
 #[derive(Serialize)]
 pub struct PoolPrice {
     /// In memory, or a directory on a disk.
     pub place: String,
-    /// Copying what is written between two syncs into a pool in memory, or a commit of a page to a
-    /// pool on the disk: the median, µs.
+    /// Copying the bytes written between two syncs into a pool in memory, or a commit of a page to
+    /// a pool on the disk: the median, µs.
     pub commit_us: Option<f64>,
     /// All that could be replaced would take, seconds.
     pub seconds: Option<f64>,
-    /// Why it was not measured.
+    /// The reason that it was not measured.
     pub trouble: Option<String>,
 }
 
@@ -57,7 +57,7 @@ impl PoolPrice {
                 "With a pool {place} each would take {each:.1} µs on this machine: {all:.3} s in all, which gains nothing."
             ),
             (.., why) => format!(
-                "What a pool {place} would take is not known: {}.",
+                "The time with a pool {place} is not known: {}.",
                 why.as_deref().unwrap_or("it was not measured")
             ),
         }

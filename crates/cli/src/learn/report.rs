@@ -1,4 +1,4 @@
-//! What was learned of a program: for people, as JSON, and as a profile.
+//! The findings on a program: for people, as JSON, and as a profile.
 
 use super::{
     advice::{LearnedUse, manner},
@@ -15,7 +15,7 @@ use forebay_trace::{
 use serde::Serialize;
 use std::{collections::BTreeMap, os::unix::ffi::OsStrExt, path::PathBuf};
 
-/// What was learned.
+/// The findings on a program.
 #[derive(Serialize)]
 pub struct LearnReport {
     program: String,
@@ -29,7 +29,7 @@ pub struct LearnReport {
     /// Of these, what copies to a pool could take the place of.
     gaining_syncs: u64,
     gaining_seconds: f64,
-    /// What these would take with pools on this machine.
+    /// The price of these with pools on this machine.
     pools: Vec<PoolPrice>,
     files: Vec<LearnedFiles>,
     whole_file_system_syncs: u64,
@@ -107,8 +107,8 @@ impl LearnReport {
         }
     }
 
-    /// Measures what pools on this machine would take for the syncs that they could replace: in
-    /// memory, and in the directories of `beside`.
+    /// Measures pools on this machine for the syncs that they could replace: in memory, and in the
+    /// directories of `beside`.
     pub fn measure_pools(&mut self, beside: &[PathBuf]) {
         let gaining = self.files.iter();
         let gaining = gaining.filter(|files| files.under_forebay_run.gains());
@@ -237,7 +237,7 @@ impl LearnReport {
         }
         let name = in_toml(serde_json::to_string(&self.program).ok())?;
         let mut text = format!(
-            "# What forebay learn saw {} sync. Keep only what is a log.\n[profile.{name}]\nprograms = [{name}]\nabsorb = {}\n",
+            "# Files that forebay learn saw {} sync. Keep only logs.\n[profile.{name}]\nprograms = [{name}]\nabsorb = {}\n",
             self.program.escape_debug(),
             list(absorb)?,
         );

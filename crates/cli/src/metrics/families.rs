@@ -12,7 +12,7 @@ use std::{collections::BTreeSet, fmt};
 /// Leads every name.
 const PREFIX: &str = "forebay";
 
-/// How the text is to be.
+/// The format of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricsFormat {
     /// OpenMetrics 1.0.
@@ -31,7 +31,7 @@ impl MetricsFormat {
     }
 }
 
-/// What a family measures in.
+/// The unit of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MetricUnit {
     /// Things.
@@ -40,14 +40,14 @@ pub(super) enum MetricUnit {
     Bytes,
 }
 
-/// What kind of figure it is.
+/// The kind of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MetricKind {
     /// It only grows, until its process ends.
     Counter,
     /// It is as it is.
     Gauge,
-    /// How often a duration was how long.
+    /// Counts of durations, by their length.
     Histogram,
     /// Words about something, always 1.
     Info,
@@ -152,7 +152,7 @@ impl<T> FamilyTable<T> {
         rows.map(of_row).collect()
     }
 
-    /// Of each its name as it is asked for, its kind, its labels and what it is.
+    /// The name of each as it is asked for, its kind, its labels and its meaning.
     #[cfg(test)]
     pub(super) fn told(&self) -> Vec<[String; 4]> {
         let unit = |row: &FamilyRow<T>| match row.unit {

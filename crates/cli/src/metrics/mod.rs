@@ -1,4 +1,4 @@
-//! What Forebay measures, for Prometheus and its kin: of runs, flash caches and stores.
+//! Figures of runs, flash caches and stores, for Prometheus and its kin.
 //!
 //! The families are tables ([`families`], [`of_runs`], [`of_flash`], [`of_stores`]), each row with
 //! the function that reads its figure, and docs/monitoring.md is held against them by a test. The
@@ -30,7 +30,7 @@ pub type RunningFlashCache = (u32, CacheStatus);
 /// A store, by its directory.
 pub type NamedStore = (String, Stats);
 
-/// What there is to be told of at a moment.
+/// All that there is to tell of at a moment.
 #[derive(Debug, Default)]
 pub struct MetricsSnapshot {
     /// Runs that are known without a search.
@@ -39,7 +39,7 @@ pub struct MetricsSnapshot {
     pub flash: Vec<RunningFlashCache>,
     /// Stores.
     pub stores: Vec<NamedStore>,
-    /// What a search found.
+    /// The findings of a search.
     pub found: Option<FoundRuns>,
 }
 

@@ -50,14 +50,14 @@ const MACHINE: FamilyTable<FoundRuns> = FamilyTable {
     ],
 };
 
-/// Which runs there are.
+/// The runs that there are.
 const INFO: FamilyTable<()> = FamilyTable {
     labels: &["program", "pid", "pool", "persistence", "front_end"],
     rows: &[FamilyRow::new(
         Info,
         "run",
         Things,
-        "The run's pool, what that survives, and who sees the program's calls",
+        "The run's pool, the losses that it survives, and the front end that sees the program's calls",
         |()| Count(1),
     )],
 };
@@ -140,7 +140,7 @@ const LANE: FamilyTable<RunLaneStatus> = FamilyTable {
             Gauge,
             "lag",
             Bytes,
-            "What is acknowledged and not yet on the disk",
+            "Bytes that are acknowledged and not yet on the disk",
             |lane| lane.drain_lag_bytes.into(),
         ),
         FamilyRow::new(Gauge, "lag", Seconds, "Age of the oldest of that", |lane| {
@@ -215,7 +215,7 @@ const PATTERN: FamilyTable<PatternSum> = FamilyTable {
     ],
 };
 
-/// Of what a search found, if there was one.
+/// Families of a search's findings, if there was one.
 pub(super) fn of_machine(all: &MetricsSnapshot) -> Vec<ReadFamily> {
     let found = all.found.iter().map(|found| (Vec::new(), found));
     MACHINE.read(&found.collect::<Vec<_>>())

@@ -41,7 +41,7 @@ const STORE: FamilyTable<Stats> = FamilyTable {
             Gauge,
             "store_lag",
             Bytes,
-            "What is in the pool and in no value-log file yet",
+            "Bytes in the pool and in no value-log file yet",
             |stats| stats.log_tail.saturating_sub(stats.log_drained).into(),
         ),
         FamilyRow::new(
@@ -69,7 +69,7 @@ const STORE: FamilyTable<Stats> = FamilyTable {
             Counter,
             "store_relocated",
             Bytes,
-            "What garbage collection wrote again since it was opened",
+            "Bytes that garbage collection wrote again since it was opened",
             |stats| stats.gc_relocated_bytes.into(),
         ),
         FamilyRow::new(
@@ -99,7 +99,7 @@ const STORE: FamilyTable<Stats> = FamilyTable {
     ],
 };
 
-/// Of what its writers waited for.
+/// Waits of its writers.
 const WAITS: FamilyTable<WaitStats> = FamilyTable {
     labels: &["store", "reason"],
     rows: &[

@@ -46,16 +46,16 @@ pub struct MetricsListener {
     address: SocketAddr,
 }
 
-/// What is served, or nothing: then it has no text.
+/// The served text, or an error: then there is none.
 type ScrapeText = Result<Arc<str>, fmt::Error>;
 
 type ReadFigures = Box<dyn Fn() -> MetricsSnapshot + Send + Sync>;
 
-/// What the threads share.
+/// State that the threads share.
 struct MetricsSource {
     listener: TcpListener,
     read: ReadFigures,
-    /// What was read last, and when, in both formats.
+    /// The last reading, and its time, in both formats.
     last: Mutex<Option<(Instant, [ScrapeText; 2])>>,
     connections: AtomicUsize,
     ends: AtomicBool,
@@ -81,13 +81,13 @@ impl MetricsListener {
         bound.map_err(|error| Failure::Failed(address::refused(wanted, &error)))
     }
 
-    /// Where it is to be scraped.
+    /// The address for scrapers.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}/metrics", self.address)
     }
 
-    /// Serves what `read` says.
+    /// Serves the text that `read` gives.
     ///
     /// # Errors
     /// No thread can be started.

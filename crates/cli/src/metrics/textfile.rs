@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where the text goes.
+/// The file that the text goes to.
 #[derive(Clone, Debug)]
 pub struct TextFile(PathBuf);
 

@@ -6,7 +6,7 @@ use forebay_pool::{LaneCheck, Pool, PoolOptions};
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// Walk the log of every lane and report what is damaged
+/// Walk the log of every lane and report damage
 #[derive(Args)]
 #[command(
     long_about = "Walks the log of every lane and checks every record in it, without changing anything. The log of \

@@ -10,14 +10,14 @@ use std::path::PathBuf;
 #[derive(Args)]
 #[command(
     long_about = "Makes a pool: a file on a file system mounted with -o dax on persistent memory, or a devdax \
-                  device. Nothing that exists is overwritten: of a device that holds something it says what, and --force gives that up.\n\n\
+                  device. Nothing that exists is overwritten: of a device that holds something it names the contents, and --force gives them up.\n\n\
                   With --disk, or on a block device, it lies on an ordinary disk: a sync of a program under forebay run, or a put of a store, is then one write there, \
                   instead of the syncs of its own files. That pays where this disk syncs faster than the one with the data, and hardly \
                   where it is the same.\n\n\
                   It belongs to the user who makes it; with --owner, which is for root, to the user whose database is to use it. \
                   If making it is interrupted, nothing is left of it.\n\n\
-                  With --leg, it lies in the memory of other machines, each an export of an NBD server (nbdkit --threads 1 memory 1G): PATH is a small file \
-                  that says which. A sync is then a round trip there, and survives the loss of this machine. Keep the file with the data: a recovery \
+                  With --leg, it lies in the memory of other machines, each an export of an NBD server (nbdkit --threads 1 memory 1G): PATH is a small file that names \
+                  them. A sync is then a round trip there, and survives the loss of this machine. Keep the file with the data: a recovery \
                   on another machine is given it. With nbds:// the way there is encrypted: DIR has ca-cert.pem, and for a server that asks who this is \
                   client-cert.pem and client-key.pem, which the pool's owner can read. With a key that both sides have it is \
                   nbds://USER@HOST:PORT/EXPORT?tls-psk-file=FILE.\n\n\
@@ -35,7 +35,7 @@ use std::path::PathBuf;
         forebay pool create /dev/shm/try.pool --emulated"
 )]
 pub struct Create {
-    /// Where: a file to be made, a devdax device, or a block device
+    /// A file to be made, a devdax device, or a block device
     path: PathBuf,
     /// Bytes of the pool
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size::parse_positive)]
@@ -49,7 +49,7 @@ pub struct Create {
     /// Make it in ordinary memory: it survives a process crash only
     #[arg(long, conflicts_with = "disk")]
     emulated: bool,
-    /// Make it on an ordinary disk: what a program has synced survives a power cut
+    /// Make it on an ordinary disk: synced writes survive a power cut
     #[arg(long)]
     disk: bool,
     /// Make it in another machine's memory, nbds://HOST:PORT/EXPORT?tls-certificates=DIR, or
@@ -60,14 +60,14 @@ pub struct Create {
     /// With fewer live legs than this every sync is a real one, too [default: all legs]
     #[arg(long, value_name = "N", requires = "leg")]
     copies: Option<usize>,
-    /// Reach nbd:// legs through a network, without TLS: who is in it can read and change the data
+    /// Reach nbd:// legs through a network, without TLS: anybody in it can read and change the data
     #[arg(long, requires = "leg")]
     insecure: bool,
-    /// Give it to this user, of whose database's files it is to take the writes (root only)
+    /// Give it to this user, whose database is to use it (root only)
     #[arg(long, value_name = "USER")]
     owner: Option<String>,
-    /// Give up what the device holds: file systems, partition tables, pools. Never what is in use,
-    /// and never a file
+    /// Give up the device's contents: file systems, partition tables, pools. Refused of a device in
+    /// use, and of a file
     #[arg(long)]
     force: bool,
     /// Report as JSON

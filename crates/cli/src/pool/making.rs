@@ -32,7 +32,7 @@ use std::{
 
 /// Signals that end it.
 const ENDING: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
-/// How often progress is looked at.
+/// Interval of looks at the progress.
 const LOOK: Duration = Duration::from_millis(100);
 /// It is tried to remove what grows still this often.
 const ATTEMPTS: usize = 100;
@@ -147,7 +147,8 @@ fn give_leg(leg: &Path, owner: &SystemUser) -> Result<(), Failure> {
 
 fn no_place(path: &Path, place: &Path) -> Failure {
     Failure::Failed(format!(
-        "{}: the directory {} is not there. Name a pool on persistent memory that is mounted, or with --disk one on a disk, as in: forebay pool create ./forebay.pool --disk --size 128MiB; forebay doctor says what this machine has",
+        "{}: the directory {} is not there. Name a pool on persistent memory that is mounted, or with --disk one on a disk, as in: forebay pool create ./forebay.pool \
+         --disk --size 128MiB; forebay doctor lists the places on this machine",
         path.display(),
         place.display()
     ))

@@ -16,10 +16,11 @@ use std::{
 /// Remove a pool that holds nothing
 #[derive(Args)]
 #[command(
-    long_about = "Removes a pool's file. Refused while a program uses it, while it holds records of a run or of a store, while a unit is enabled with it, and if it is damaged, so that what it holds cannot be told. \
+    long_about = "Removes a pool's file. Refused while a program uses it, while it holds records of a run or of a store, while a unit is enabled with it, and if it is \
+    damaged, since its records cannot be counted then. \
                   A device is left as it is: forebay pool create --force makes another pool of it.",
     after_long_help = "Examples:\n  \
-        forebay recover --pool /mnt/pmem/forebay.pool    first: what it holds comes to its files\n  \
+        forebay recover --pool /mnt/pmem/forebay.pool    first: its records come to their files\n  \
         forebay pool remove /mnt/pmem/forebay.pool\n\n\
         Exit status: 0 it is gone; 1 it is not; 2 the command line is wrong."
 )]
@@ -96,17 +97,20 @@ impl RemovePool {
     /// they were looked into.
     fn check(&self, at: &Path) -> Result<(Pool, Vec<LaneStatus>), Failure> {
         let shown = self.path.display();
-        let pool = PoolOptions::new().emulated(self.emulated).open(at).map_err(|error| {
-            let is_file_of_another_kind = matches!(error.kind, PoolErrorKind::Empty);
-            let remedy = match is_file_of_another_kind {
-                true => "",
-                false => " If it is one and cannot be read, what it holds is not known; rm gives that up",
-            };
-            Failure::Failed(format!("{error}.{remedy}"))
-        })?;
+        let pool = PoolOptions::new()
+            .emulated(self.emulated)
+            .open(at)
+            .map_err(|error| {
+                let is_file_of_another_kind = matches!(error.kind, PoolErrorKind::Empty);
+                let remedy = match is_file_of_another_kind {
+                    true => "",
+                    false => " If it is a pool, it cannot be read. `rm` discards its records",
+                };
+                Failure::Failed(format!("{error}.{remedy}"))
+            })?;
         if let Some(damage) = pool.segments_free().err() {
             return Err(Failure::Failed(format!(
-                "{shown} is damaged ({damage}), and what it holds cannot be told: forebay recover --pool {shown}"
+                "{shown} is damaged ({damage}), and its records cannot be counted: forebay recover --pool {shown}"
             )));
         }
         let lanes = pool.lanes();
@@ -126,7 +130,7 @@ impl RemovePool {
                 }
                 LaneCheck::Damaged(error) => {
                     return Err(Failure::Failed(format!(
-                        "{shown} has a damaged log of {whose} ({error}), and what it holds cannot be told: forebay recover --pool {shown}"
+                        "{shown} has a damaged log of {whose} ({error}), and its records cannot be counted: forebay recover --pool {shown}"
                     )));
                 }
             }

@@ -7,11 +7,11 @@ use forebay_probe::table::Table;
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// Show what a pool is, what it survives, and who uses it
+/// Show a pool's medium, the losses it survives, and its users
 #[derive(Args)]
 #[command(
-    long_about = "Says what a pool is made of, what it survives (a power cut, or a process crash only), how it is \
-                  divided, and which lanes have an owner. Exit status 1 if something in it is damaged.",
+    long_about = "Shows a pool's medium, the losses it survives (a power cut, or a process crash only), its division, and the lanes that have an owner. Exit status 1 if \
+    something in it is damaged.",
     after_long_help = "Example:\n  forebay pool status /mnt/pmem/forebay.pool"
 )]
 pub struct PoolStatus {

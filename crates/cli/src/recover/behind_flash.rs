@@ -1,4 +1,4 @@
-//! Data directories that stand behind a flash cache, and what is to be done with one, in words.
+//! Data directories behind a flash cache, and the next step with one, in words.
 
 use crate::failure::Failure;
 use forebay_files::directories::each_directory;
@@ -8,8 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The data directories with a flash cache's guard, of this one and those below it, each with what
-/// guards it, or why that cannot be told.
+/// The data directories with a flash cache's guard, of this one and those below it, each with its
+/// guard, or the reason that this cannot be told.
 ///
 /// # Errors
 /// A directory cannot be read.
@@ -24,8 +24,8 @@ pub fn below(directory: &Path) -> Result<Vec<(PathBuf, io::Result<GuardInspectio
     Ok(found)
 }
 
-/// What is to be done with `directory`, behind the cache on `flash`, which `holds` this; the guard
-/// is its own, or came with a copy.
+/// The next step with `directory`, behind the cache on `flash`, which `holds` this; the guard is
+/// its own, or came with a copy.
 pub fn advice(directory: &Path, flash: &Path, is_its_own: bool, holds: &str) -> String {
     let (directory, flash) = (directory.display(), flash.display());
     match is_its_own {

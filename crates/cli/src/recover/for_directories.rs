@@ -1,7 +1,7 @@
 //! `forebay recover --for`: the pools that may hold something for the files of a directory, found
 //! by its marks and guards. What may be in a flash cache is said.
 
-use super::{behind_flash, copied_directory};
+use super::{REFUSED, behind_flash, copied_directory};
 use crate::{failure::Failure, output, run};
 use forebay_files::{
     guard::{self, DirectoryGuard},
@@ -16,16 +16,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What was done with these pools.
+/// The outcome for these pools.
 #[derive(Serialize)]
 pub struct PoolsReport {
     /// True if nothing is left in a pool, or a flash cache, for the files there, and a database may
     /// be started without Forebay.
     pub done: bool,
     pools: Vec<RecoveredPool>,
-    /// What was given up with --lift, in words.
+    /// Guards and marks that were given up with --lift, in words.
     pub given_up: Vec<String>,
-    /// What stands in the way of that, in words.
+    /// The obstacles to that, in words.
     pub left: Vec<String>,
 }
 
@@ -36,7 +36,7 @@ struct RecoveredPool {
     lanes: Vec<LaneReport>,
 }
 
-/// What was found in the directories.
+/// The pools found in the directories.
 struct FoundPools<'a> {
     directories: &'a [PathBuf],
     marks: Vec<MarkedDirectory>,
@@ -143,7 +143,7 @@ pub fn bring_home(directories: &[PathBuf], lift: bool) -> Result<PoolsReport, Fa
     Ok(report)
 }
 
-/// What is to be done with a pool that was not opened.
+/// The next step with a pool that was not opened.
 fn advice(pool: &Path, unopened: &UnopenedPool) -> String {
     let remedy = match unopened.is_gone {
         true => "Bring it back; if it is gone for good, --lift",
@@ -180,8 +180,7 @@ fn recover_pool(
     });
     if is_refused {
         report.left.push(format!(
-            "what was refused is still in the pool {0}. Do what the reasons say and repeat this; or forebay recover --pool {0} --force to write to the files \
-             nevertheless; or --discard to give it up",
+            "{0}: {REFUSED} Or forebay recover --pool {0} --force to write to the files nevertheless; or --discard to give them up",
             path.display()
         ));
         return Ok(());
@@ -218,7 +217,7 @@ fn in_use(
         let is_there = marks::may_absorb(pool, lane.lane, found.directories);
         if is_there.map_err(Failure::io("looking below", "the directories"))? {
             left.push(format!(
-                "the pool {} is used by {}, which may have files there: a program is running on them under Forebay, or what is left of it. End it, and repeat this",
+                "the pool {} is used by {}, which may have files there: a program, or a process that it left, is running on them under Forebay. End it, and repeat this",
                 pool.path().display(),
                 lane.owner
             ));

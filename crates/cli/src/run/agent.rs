@@ -36,15 +36,15 @@ const OWN: [&str; 7] = [
     CONTROL_ENV,
 ];
 
-/// Says that there is to be one, why, and at what price.
+/// Announces an agent, the reason, and the price.
 pub(super) fn announce(reason: &str) {
     let rights = match forebay_notify::costs_rights() {
         true => " (nothing that it executes gains rights, as sudo does)",
         false => "",
     };
     complain!(
-        "forebay: an agent does the program's system calls on logs, and those of whatever it executes \
-         (experimental: docs/notify.md lists what it can lose){rights}: {reason}"
+        "forebay: an agent does the program's system calls on logs, and those of the programs that it executes (experimental: docs/notify.md lists the writes that it can \
+         lose){rights}: {reason}"
     );
 }
 

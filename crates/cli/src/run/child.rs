@@ -38,11 +38,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often signals are looked for while what the program left is waited for.
+/// Interval of looks for signals while processes that the program left are waited for.
 const LOOK: Duration = Duration::from_millis(100);
 /// A child that ends this soon after the program is part of its orderly end, and no background.
 const ORDERLY: Duration = Duration::from_millis(250);
-/// What ends this soon after the program is not spoken of.
+/// Processes that end this soon after the program are not spoken of.
 const SOON: Duration = Duration::from_secs(1);
 /// Processes that are named; of more their number is said.
 const NAMED_MAX: usize = 5;
@@ -63,7 +63,7 @@ const PASSED: [Signal; 9] = [
 /// The signals of this process, from now on read instead of delivered.
 pub struct Signals {
     fd: SignalFd,
-    /// What was blocked before: the program starts with that.
+    /// The signals blocked before: the program starts with those.
     before: SigSet,
     stop: StopRequest,
 }
@@ -124,9 +124,10 @@ pub fn run(
     follow(program, starts, signals, None)
 }
 
-/// Runs what `starts` until it has ended, and, if it ended with 0, whatever it left in the
-/// background; gives the status of who ended last, as a shell does: 128 and the signal's number if
-/// one killed it. If it is an agent, the program that an agent leaves when it dies is followed.
+/// Runs the program that `starts` until it has ended, and, if it ended with 0, the processes that
+/// it left in the background; gives the status of the last one, as a shell does: 128 and the
+/// signal's number if one killed it. If it is an agent, the program that an agent leaves when it
+/// dies is followed.
 pub fn follow(
     program: &RunProgram,
     starts: impl FnOnce(&SigSet) -> Result<Pid, Errno>,
@@ -135,7 +136,7 @@ pub fn follow(
 ) -> Result<u8, Failure> {
     let failed = |e| {
         Failure::Failed(format!(
-            "becoming the parent of what the program leaves: {e}"
+            "becoming the parent of the processes that the program leaves: {e}"
         ))
     };
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(failed)?;
@@ -254,7 +255,7 @@ fn names(processes: &[ProcessStatus]) -> String {
     names.join(", ")
 }
 
-/// What became of a child.
+/// A child's end, or stop.
 enum ChildEvent {
     /// It ended, with a status as a shell gives it.
     Ended(u8),
@@ -262,7 +263,7 @@ enum ChildEvent {
     Stopped(bool),
 }
 
-/// What became of a child of this thread. Children of the supervisor's threads are theirs.
+/// The event of a child of this thread. Children of the supervisor's threads are theirs.
 fn reap() -> Result<Option<(Pid, ChildEvent)>, Failure> {
     let flags = WaitPidFlag::WNOHANG
         | WaitPidFlag::WUNTRACED

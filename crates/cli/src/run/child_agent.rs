@@ -1,5 +1,5 @@
-//! The agent of a program that a process with the library executes: how it is started, and what it
-//! does beside serving. docs/notify.md, "A child of a program with the library".
+//! The agent of a program that a process with the library executes: its start, and its work beside
+//! serving. docs/notify.md, "A child of a program with the library".
 
 use super::{
     child::{self, Signals},
@@ -96,7 +96,7 @@ pub(super) fn run() -> Result<(), Failure> {
 /// Waits until nothing of the program is left, and passes the supervisor's signals on to its first
 /// process. What others send to this process group that gets itself.
 fn outlast(program: Pid, agent: &Agent, signals: &mut Signals) {
-    /// How often signals are looked for.
+    /// Interval of looks for signals.
     const LOOK: Duration = Duration::from_millis(100);
     let supervisor = getppid().map(|pid| pid.as_raw_nonzero().get().unsigned_abs());
     let first = pidfd_open(program, PidfdFlags::empty());

@@ -1,4 +1,4 @@
-//! What is absorbed, and what recovery did, in words.
+//! The run's sentences: the files that it absorbs, and the work of its recovery.
 
 use crate::{output::fields, size};
 use forebay_files::{
@@ -12,7 +12,7 @@ use std::{
     path::Path,
 };
 
-/// The end of a run: each file, what was done with it, and what was absorbed.
+/// The end of a run: each file, its outcome, and the absorbed writes.
 pub fn summary(policy: &AbsorbPolicy, status: &SupervisorStatus) -> String {
     let mut text = format!(
         "forebay: profile {}: files that match {} are absorbed; all others are left as they are\n",
@@ -28,7 +28,7 @@ pub fn summary(policy: &AbsorbPolicy, status: &SupervisorStatus) -> String {
 /// What was written to a file that became plain may be unsynced: nobody but the program synced it.
 pub fn clean_end(status: &SupervisorStatus) -> Option<String> {
     const PLAIN: &str =
-        "became plain, and of what was written there since only the program's own syncs speak";
+        "became plain; later writes there are durable only by the program's own syncs";
     let plain: BTreeSet<&Path> = (status.plain.iter())
         .map(|file| file.path.as_path())
         .collect();
@@ -53,7 +53,7 @@ pub fn clean_end(status: &SupervisorStatus) -> Option<String> {
                 _ => format!("; {became} {PLAIN}"),
             };
             format!(
-                ", and all that it synced of {stayed} absorbed {of} is on the disk: the pool holds nothing of it{also}"
+                ", and every synced write to {stayed} absorbed {of} is on the disk: the pool holds nothing of it{also}"
             )
         }
     };
@@ -63,7 +63,7 @@ pub fn clean_end(status: &SupervisorStatus) -> Option<String> {
     ))
 }
 
-/// What becomes of processes outside, in one line.
+/// The treatment of processes outside, in one line.
 pub fn outside(outside: OutsideWatch) -> String {
     format!(
         "a process outside of this run that opens an absorbed file for writing {}",
@@ -133,7 +133,7 @@ pub fn running(status: &SupervisorStatus) -> String {
     text
 }
 
-/// What a file absorbed in all processes together.
+/// A file's absorbed writes in all processes together.
 #[derive(Default)]
 struct FileSum {
     is_plain: bool,
@@ -249,7 +249,7 @@ fn plain(files: &[PlainFile]) -> String {
     table.render() + if rest > 0 { &more } else { "" }
 }
 
-/// What was done behind.
+/// The syncs behind.
 fn syncs(lane: &RunLaneStatus) -> String {
     let (real, seconds, waits) = (lane.real_syncs, lane.real_sync_seconds, lane.waits);
     let mut text = String::new();
@@ -288,8 +288,7 @@ fn duration(seconds: f64) -> String {
     }
 }
 
-/// True if everything that is absorbed can be brought to its files, and the run absorbs what it is
-/// for.
+/// True if everything that is absorbed can be brought to its files, and the run serves its purpose.
 pub fn is_well(status: &SupervisorStatus) -> bool {
     let is_left = status.lane.as_ref().is_some_and(|lane| lane.left.is_some());
     !is_left && status.degraded.is_empty() && status.files.iter().all(|file| file.error.is_none())
@@ -300,7 +299,7 @@ pub fn is_refused(report: &LaneReport) -> bool {
     report.outcome == LaneOutcome::Refused
 }
 
-/// What recovery did with each lane that had anything in it, a line each, and one more for each
+/// Recovery's outcome for each lane that had anything in it, a line each, and one more for each
 /// file that was refused, or of which there is more to tell.
 pub fn lanes(reports: &[LaneReport]) -> Vec<String> {
     reports.iter().flat_map(lane).collect()
@@ -338,8 +337,8 @@ fn lane(report: &LaneReport) -> Vec<String> {
     std::iter::once(head).chain(refused).collect()
 }
 
-/// What was synced: each file that was found was compared with what the pool had of it, and its
-/// line says how one differs.
+/// The line on synced files: each file that was found was compared with the pool's records of it,
+/// and its line says how one differs.
 fn synced(report: &LaneReport, held: &str) -> String {
     let count = |is: fn(&FileReport) -> bool| report.files.iter().filter(|file| is(file)).count();
     let (kept, missing, all) = (
@@ -350,8 +349,8 @@ fn synced(report: &LaneReport, held: &str) -> String {
     let found = match kept {
         0 if missing == all => String::new(),
         0 if missing == 0 => ", which hold them: synced".to_owned(),
-        0 => ", of which those that were found hold them: synced".to_owned(),
-        _ => format!(", of which {kept} of {all} DIFFER, and are newer: synced as they are"),
+        0 => "; the files that were found hold them: synced".to_owned(),
+        _ => format!("; {kept} of {all} DIFFER, and are newer: synced as they are"),
     };
     let missed = match missing {
         0 => String::new(),

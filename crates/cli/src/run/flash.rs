@@ -34,8 +34,8 @@ pub struct FlashOptions {
     /// Pages that the database writes go there, in large writes, and to their files later. The
     /// metadata is beside it, in PATH.lane. On the disk of the files nothing gets faster: the
     /// server's log says so when it takes such a cache into use, also one on another partition or
-    /// volume of that disk. What the cache does with pages is set by forebay flash create or
-    /// forebay flash set.
+    /// volume of that disk. The cache's settings are those of forebay flash create or forebay flash
+    /// set.
     #[arg(long, value_name = "PATH")]
     flash: Option<PathBuf>,
     /// Size of the flash cache: it is made if it is not there, and resized, staying warm, if it is.
@@ -47,7 +47,7 @@ pub struct FlashOptions {
 /// The flash cache of a run.
 pub struct RunCache {
     path: PathBuf,
-    /// What is run.
+    /// The program that is run.
     program: PathBuf,
     /// The run, to `forebay status`.
     run: Uuid,
@@ -61,7 +61,7 @@ impl FlashOptions {
         self.flash.is_some()
     }
 
-    /// Makes the cache, if need be, or looks at it; says what is in it.
+    /// Makes the cache, if need be, or looks at it; tells its contents.
     pub fn prepare(
         &self,
         program: &RunProgram,
@@ -157,7 +157,7 @@ fn announce(path: &Path, warm: CacheOccupancy, arguments: &[OsString]) {
     );
     if fs::File::open(path).is_ok_and(|file| !BackingStore::of(file.as_fd()).memory.is_empty()) {
         complain!(
-            "forebay: the flash cache {} is in memory: a power cut takes it, and with it what only it has. Put it on a disk",
+            "forebay: the flash cache {} is in memory: a power cut takes it, and with it the pages that only it has. Put it on a disk",
             path.display()
         );
     }
@@ -170,7 +170,7 @@ fn announce(path: &Path, warm: CacheOccupancy, arguments: &[OsString]) {
 }
 
 impl RunCache {
-    /// What the program's environment must have beside what it has.
+    /// The variables that the program's environment must have beside its own.
     pub fn environment(&self) -> Vec<(OsString, OsString)> {
         vec![
             (ENV_FLASH.into(), self.path.clone().into()),
@@ -185,13 +185,13 @@ impl RunCache {
         NotedRun::begin(&run_dir()?, &self.path, self.run)
     }
 
-    /// How its server says it is, whenever that is called. None while none says it.
+    /// Gives its server's status whenever it is called. None while none says it.
     pub fn watch(&self) -> impl Fn() -> Option<CacheStatus> + Send + Sync + use<> {
         let (status, run) = (status_of(&self.path), self.run);
         move || CacheStatus::of_run(&status, run).filter(CacheStatus::is_current)
     }
 
-    /// Says what is left in it after the program's end, and with `explain` what it did.
+    /// Tells its remaining contents after the program's end, and with `explain` its work.
     pub fn finish(&self, explain: bool) {
         let said = || CacheStatus::of_run(&status_of(&self.path), self.run);
         if explain && let Some(status) = said() {

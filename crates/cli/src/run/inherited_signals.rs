@@ -1,5 +1,5 @@
-//! Signals that this process ignores, and may have been started so: the program starts with what
-//! the caller had.
+//! Signals that this process ignores, and may have been started so: the program starts with the
+//! caller's set.
 //!
 //! The supervisor ignores some, and Rust's runtime ignores SIGPIPE before `main`, as many a caller
 //! does (systemd: `IgnoreSIGPIPE=yes` is the default). So what was inherited is noted before the
@@ -19,7 +19,7 @@ use std::{
 /// Those that are ignored here.
 const IGNORED: [Signal; 3] = [Signal::SIGPIPE, Signal::SIGIO, Signal::SIGXFSZ];
 
-/// Which of them the caller ignored.
+/// Those of them that the caller ignored.
 static INHERITED: [AtomicBool; IGNORED.len()] = [const { AtomicBool::new(false) }; IGNORED.len()];
 
 #[used]

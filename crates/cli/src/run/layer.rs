@@ -1,15 +1,15 @@
-//! The seam for a laboratory: what it puts under a run, and a run of `forebay` has not.
+//! The seam for a laboratory: its layer under a run, empty in a run of `forebay`.
 
 use super::library::PreloadLibrary;
 use forebay_files::supervisor;
 use std::{ffi::OsString, sync::Arc};
 
-/// What a laboratory puts under a run. The default is nothing.
+/// A laboratory's layer under a run. The default is nothing.
 #[derive(Default)]
 pub struct RunLayer {
-    /// What is put before the program's libraries.
+    /// The library put before the program's own.
     pub library: PreloadLibrary,
-    /// Environment of the program beside what it has.
+    /// Environment of the program beside its own.
     pub environment: Vec<(OsString, OsString)>,
     /// Under the syncs of the supervisor.
     pub supervisor: Option<Arc<dyn supervisor::SyncLayer>>,

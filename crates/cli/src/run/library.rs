@@ -1,4 +1,4 @@
-//! Where libforebay.so is, or a laboratory's library in its place.
+//! The search for libforebay.so, or for a laboratory's library in its place.
 
 use crate::failure::Failure;
 use std::{
@@ -28,7 +28,7 @@ impl Default for PreloadLibrary {
 }
 
 impl PreloadLibrary {
-    /// Where it is, by a path that `LD_PRELOAD` can have.
+    /// Its path, in a form that `LD_PRELOAD` can have.
     pub(crate) fn find(&self) -> Result<PathBuf, Failure> {
         let path = self.look_for()?;
         match path

@@ -15,9 +15,9 @@ pub struct MetricsOptions {
     /// Serve figures for Prometheus at this port, which this machine alone reaches, or address:
     /// 9469, 192.0.2.7:9469
     ///
-    /// By HTTP, at /metrics, for as long as the program runs. Whoever reaches the address reads
-    /// them: names of program and pool, patterns, and counts, but nothing of what is written. Port
-    /// 0 is any free one, which is said on standard error.
+    /// By HTTP, at /metrics, for as long as the program runs. Anybody who reaches the address reads
+    /// them: names of program and pool, patterns, and counts, but no written data. Port 0 is any
+    /// free one, which is said on standard error.
     #[arg(long = "metrics", value_name = "ADDRESS")]
     address: Option<MetricsAddress>,
 }
@@ -34,8 +34,8 @@ impl MetricsOptions {
 }
 
 impl RunMetrics {
-    /// Serves the figures of this run until what it gives is dropped. After signals are blocked:
-    /// its threads leave them to others.
+    /// Serves the figures of this run until the returned server is dropped. After signals are
+    /// blocked: its threads leave them to others.
     pub fn serve(
         self,
         supervisor: Option<&Supervisor>,

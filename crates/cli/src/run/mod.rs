@@ -68,7 +68,7 @@ const EXAMPLES: &str = "Examples:\n  \
         forebay run --pool p --absorb '*.wal' --absorb 'journal/*' -- ./my-service\n  \
         forebay run --flash /fast/cache --flash-size 20GiB -- mariadbd --innodb-doublewrite=0";
 
-/// How the profile is chosen, and which there are.
+/// The choice of the profile, and the list of profiles.
 fn profiles() -> String {
     let names: Vec<String> = (policy::built_in().into_iter())
         .map(|profile| profile.name)
@@ -85,17 +85,17 @@ fn profiles() -> String {
 /// Run an unmodified database; its log files' fsync costs a memory copy
 #[derive(Args)]
 #[command(
-    long_about = format!("Runs a program, and copies what it writes to its log files into a pool as well. That copy makes a write \
+    long_about = format!("Runs a program, and copies its writes to log files into a pool as well. That copy makes a write \
                   durable: fsync and fdatasync of those files return at once, and forebay syncs the files themselves later. \
                   All other files are left as they are.\n\n\
                   {0} --absorb adds patterns, --config changes profiles.\n\n\
                   Terminal, environment, signals (also those sent to forebay) and exit status are passed through. \
-                  First, forebay recovers what an earlier run left in the pool.", profiles()),
+                  First, forebay recovers the records that an earlier run left in the pool.", profiles()),
     after_help = format!("{EXAMPLES}\n\n{}\n\n\
         Exit status: the program's; 128+N if signal N killed it; 127 and 126 as a shell's; 1 if forebay could not do its part; 2 if the command line is wrong.", profiles()),
     after_long_help = format!("{EXAMPLES}\n\n\
         A configuration file:\n  \
-        absorb = [\"*.aof\"]                  # instead of what the profile says\n  \
+        absorb = [\"*.aof\"]                  # instead of the profile's patterns\n  \
         [profile.mydb]                      # a new profile, or changes to one that is built in\n  \
         programs = [\"mydb-server\"]\n  \
         absorb = [\"*.wal\", \"journal/*\"]     # a pattern with a slash matches the end of the path\n\n\
@@ -145,12 +145,11 @@ pub struct RunCommand {
     /// Segments of the pool to begin with; a run takes more as needed
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     segments: u16,
-    /// How the program's calls are seen
+    /// The front end that sees the program's calls
     ///
-    /// "preload" puts a library before it, which a program with the GNU C library calls. "notify"
-    /// does the system calls on its logs from outside, for a Go program, a static one, or one with
-    /// musl; it is experimental. "auto" looks at the program, or its interpreter, and says which it
-    /// is if it is "notify".
+    /// "preload" puts a library before a program with the GNU C library. "notify" does the system
+    /// calls on logs from outside, for Go, static and musl programs (experimental). "auto" looks at
+    /// the program or its interpreter, and announces "notify".
     #[arg(long, value_name = "HOW", value_enum, default_value_t)]
     front_end: FrontEnd,
     #[command(flatten)]
@@ -161,7 +160,7 @@ pub struct RunCommand {
     /// if it may lose that: nothing that it executes gains rights then, as sudo does.
     #[arg(long)]
     no_new_privs: bool,
-    /// At the end, list each file and what was done with it
+    /// At the end, list each file with its writes and syncs
     #[arg(long)]
     explain: bool,
     /// The program and its arguments, best after --
@@ -179,13 +178,13 @@ impl RunCommand {
         self.run_on(&RunLayer::default())
     }
 
-    /// True if what was done with the files is to be said at the end.
+    /// True if the outcome of each file is to be told at the end.
     #[must_use]
     pub fn explains(&self) -> bool {
         self.explain
     }
 
-    /// Runs it with what a laboratory puts under it.
+    /// Runs it with a laboratory's layer under it.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -305,7 +304,7 @@ impl RunCommand {
         })
     }
 
-    /// What became of it all. An error only if acknowledged bytes are not in their files, whatever
+    /// Reports the outcome. An error only if acknowledged bytes are not in their files, whatever
     /// the program's status.
     fn report(
         &self,
@@ -345,7 +344,7 @@ fn plainly(
     child::run(program, environment, &mut signals)
 }
 
-/// What a flash cache and a layer want in the program's environment.
+/// Variables that a flash cache and a layer want in the program's environment.
 fn beside(flash: Option<&RunCache>, layer: &RunLayer) -> Vec<(OsString, OsString)> {
     let flash = flash.map(RunCache::environment).unwrap_or_default();
     let layer = layer.environment.iter().cloned();
@@ -376,7 +375,7 @@ fn room_for_lane(pool: &Pool, segments: u16) -> Result<(), Failure> {
     }
     Err(Failure::Failed(format!(
         "{0} has {free} free segments of {1}, and the run needs {segments}. Make a larger pool, or one of smaller \
-         segments (forebay pool create --segment-size), or give fewer with --segments; forebay pool status {0} says who has the others",
+         segments (forebay pool create --segment-size), or give fewer with --segments; forebay pool status {0} shows the owners of the others",
         pool.path().display(),
         size::show(pool.geometry().segment_bytes)
     )))
@@ -425,7 +424,7 @@ fn announce_memory(pool: &Pool) {
         .map(BackingStore::of);
     for what in ground.into_iter().flat_map(|ground| ground.memory) {
         complain!(
-            "forebay: {} lies in memory ({what}), so a power cut takes what is in it, with what was acknowledged. Make another on a disk",
+            "forebay: {} lies in memory ({what}), so a power cut takes its records, acknowledged writes too. Make another on a disk",
             pool.path().display()
         );
     }

@@ -15,7 +15,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where the pool comes from.
+/// The source of the pool.
 pub enum RunPool {
     /// The user made it.
     At(PathBuf),
@@ -24,8 +24,8 @@ pub enum RunPool {
 }
 
 impl RunPool {
-    /// What the options say; none if there is to be no pool. If they say nothing, it is a pool on
-    /// persistent memory, if there is one for `command`.
+    /// The pool by the options; none if there is to be no pool. If they say nothing, it is a pool
+    /// on persistent memory, if there is one for `command`.
     pub fn of(
         pool: Option<&Path>,
         emulated: Option<u64>,
@@ -70,7 +70,7 @@ fn on_persistent_memory() -> Option<PathBuf> {
     pools.find(|pool| pool.is_file())
 }
 
-/// Where the data of a command are: a directory that it names, or the current one.
+/// The directory of a command's data: one that it names, or the current one.
 fn data_of(command: &[OsString]) -> PathBuf {
     let words = command.iter().skip(1).map(|word| word.to_string_lossy());
     let named = words

@@ -1,4 +1,4 @@
-//! The program to be run: where it is, and whether a library can be put before it.
+//! The program to be run: its path, and the check that a library can be put before it.
 
 use crate::{failure::Failure, standard_error::complain};
 use forebay_files::{
@@ -18,7 +18,7 @@ use std::{
 /// The first word of the command line of the agent, which is this command.
 pub(super) const AGENT_COMMAND: &str = "notify-agent";
 
-/// What takes over the durability of a program's logs.
+/// The front end that takes over the durability of a program's logs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum FrontEnd {
     /// The library where it can be put before the program, and an agent elsewhere
@@ -34,7 +34,7 @@ pub enum FrontEnd {
 pub struct RunProgram {
     command: Vec<OsString>,
     path: PathBuf,
-    /// Where the path leads, through all links.
+    /// The path's target, through all links.
     real: PathBuf,
 }
 
@@ -55,17 +55,17 @@ impl RunProgram {
         &self.command[0]
     }
 
-    /// What the user gave after it.
+    /// The arguments that the user gave after it.
     pub fn arguments(&self) -> &[OsString] {
         &self.command[1..]
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where that leads, through all links.
+    /// Its path, through all links.
     pub fn real(&self) -> &Path {
         &self.real
     }
@@ -82,7 +82,8 @@ impl RunProgram {
             .collect()
     }
 
-    /// Who is to see its calls. With `only_library`, what is wanted beside needs the library.
+    /// Chooses the front end that is to see its calls. With `only_library`, what is wanted beside
+    /// needs the library.
     ///
     /// # Errors
     /// Why it cannot be run so, and what to do.
@@ -131,7 +132,7 @@ impl RunProgram {
         })
     }
 
-    /// What the program, or its interpreter, is.
+    /// The kind of the program, or of its interpreter.
     fn reason(&self, judged: &JudgedProgram) -> String {
         let whose = if judged.path == self.real {
             ""
@@ -214,7 +215,7 @@ struct JudgedProgram {
     kind: LinkKind,
 }
 
-/// What a program is. None if that cannot be told.
+/// Judges a program. None if that cannot be told.
 ///
 /// # Errors
 /// It would run without its durability being taken over, whoever looks at its calls.
@@ -274,7 +275,7 @@ fn interpreter(line: &[u8]) -> Option<PathBuf> {
 }
 
 impl JudgedProgram {
-    /// Whether an agent is to serve it. Where none can be had, one that the library could be put
+    /// Decides if an agent is to serve it. Where none can be had, one that the library could be put
     /// before has that, which sees what it does by its C library.
     ///
     /// # Errors
@@ -304,7 +305,7 @@ impl JudgedProgram {
             LinkKind::Glibc | LinkKind::OtherLibrary => return Ok(()),
             LinkKind::Go => {
                 complain!(
-                    "forebay: warning: {path} {words}: what it writes so stays as it is, not absorbed"
+                    "forebay: warning: {path} {words}: such writes stay as they are, not absorbed"
                 );
                 return Ok(());
             }

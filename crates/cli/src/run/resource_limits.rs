@@ -1,5 +1,5 @@
-//! Limits that hold for what Forebay makes, too: on the size of files (`ulimit -f`, `LimitFSIZE=`),
-//! and on how many are open.
+//! Limits that hold for Forebay's own files, too: on their size (`ulimit -f`, `LimitFSIZE=`), and
+//! on the number of open ones.
 
 use crate::{failure::Failure, size};
 
@@ -19,8 +19,8 @@ pub(super) fn check() -> Result<(), Failure> {
     }
 }
 
-/// Says it beside what kept a pool from being opened: the memory of one on a disk is a file as
-/// large.
+/// Adds this to the error that kept a pool from being opened: the memory of one on a disk is a file
+/// as large.
 pub(super) fn beside(failure: Failure) -> Failure {
     match (failure, limit()) {
         (Failure::Failed(why), Some(limit)) => {

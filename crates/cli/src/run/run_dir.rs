@@ -1,4 +1,4 @@
-//! Where running supervisors, and what they say of themselves, can be found.
+//! The directory in which running supervisors leave their sockets and status.
 
 use crate::failure::Failure;
 use forebay_files::supervisor::{RunScope, run_dir_remedy};
@@ -10,7 +10,7 @@ use std::{
 /// The environment variable that names it.
 const NAMED: &str = "FOREBAY_RUN_DIR";
 
-/// Whose runs a look is about: those of the run directory, if the user named one, and all of the
+/// The runs that a look is about: those of the run directory, if the user named one, and all of the
 /// user's otherwise.
 pub fn whose() -> RunScope {
     match std::env::var_os(NAMED) {

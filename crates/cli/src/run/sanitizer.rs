@@ -21,7 +21,7 @@ const OPTION: &str = "verify_asan_link_order";
 /// The runtimes of GCC and of Clang.
 const RUNTIMES: [&[u8]; 2] = [b"libasan.so", b"libclang_rt.asan"];
 
-/// What the program needs in its environment; says so.
+/// The variable that the program needs in its environment; says so.
 pub fn environment(program: &RunProgram) -> Option<(OsString, OsString)> {
     if !is_sanitized(program.path()) {
         return None;
@@ -45,7 +45,7 @@ pub fn environment(program: &RunProgram) -> Option<(OsString, OsString)> {
     Some((VARIABLE.into(), options))
 }
 
-/// Whether a program asks for a runtime of AddressSanitizer. What cannot be read does not.
+/// True if a program asks for a runtime of AddressSanitizer. What cannot be read does not.
 fn is_sanitized(path: &Path) -> bool {
     let names = File::open(path).ok().and_then(|file| names(&file));
     names.is_some_and(|names| {

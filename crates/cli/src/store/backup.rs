@@ -12,8 +12,8 @@ use std::path::PathBuf;
 #[command(
     long_about = "Makes a directory with the next number in BACKUPS (000001, 000002, …), which is a store as of this \
                   moment and needs no pool. Files that the backup before has already, by their names, lengths, first \
-                  and last 64 KiB, are linked to it, so a further backup takes the room and the time of what is new. \
-                  What is copied is read again and checked before the backup counts; one that was not finished is no \
+                  and last 64 KiB, are linked to it, so a further backup takes the room and the time of new files. Each copy is read again and checked before the backup \
+                  counts; one that was not finished is no \
                   store, and the next backup removes it. BACKUPS is locked meanwhile, but on NFS: make one at a time \
                   there.\n\n\
                   To restore, copy the directory of one backup to its place, on this machine or another, and open the \
@@ -78,7 +78,7 @@ impl Backup {
         output::report(self.json, &report, |report| {
             let made = &report.backup;
             let mut text = format!(
-                "{}: {} in {} files, of which {} in {} were copied and checked\n",
+                "{}: {} in {} files; {} in {} of them were copied and checked\n",
                 made.backup,
                 size::show(made.bytes),
                 made.files,

@@ -6,13 +6,13 @@ use clap::Args;
 use forebay_store::CompactionStage;
 use std::ops::ControlFlow;
 
-/// Give back all the space of what is dead
+/// Give back all the space of dead entries
 #[derive(Args)]
 #[command(
-    long_about = "Merges the whole index into one sorted run, without what was replaced or deleted, and collects every \
+    long_about = "Merges the whole index into one sorted run, without replaced or deleted entries, and collects every \
                   value-log file that is worth it. A store does so by itself while it is open, when there is enough to \
                   gain; this is for one that is to be small, or fast to scan, now. The merge needs as much room as the \
-                  index takes. Interrupted, it loses nothing: what was done stays. A file that cannot be collected is \
+                  index takes. Interrupted, it loses nothing: finished work stays. A file that cannot be collected is \
                   named, and the exit status is 1.\n\n\
                   A store has one process at a time. Where a program has it open, that program compacts it \
                   (Store::compact).",

@@ -56,7 +56,7 @@ impl Export {
                 .map(|it| it.name.escape_debug().to_string())
                 .collect();
             eprintln!(
-                "not exported: what is in the keyspaces \"{}\" (forebay store backup has all)",
+                "not exported: the keyspaces \"{}\" (forebay store backup has all)",
                 names.join("\", \"")
             );
         }

@@ -19,7 +19,7 @@ use std::{
 #[derive(Args)]
 #[command(
     long_about = "Writes the pairs that a file or standard input holds, one a line: JSON Lines \
-                  {\"key\":…,\"value\":…}, with \"key_base64\" or \"value_base64\" for what is not UTF-8; or \
+                  {\"key\":…,\"value\":…}, with \"key_base64\" or \"value_base64\" for bytes that are not UTF-8; or \
                   tab-separated, with the escapes \\t \\n \\r \\\\ \\xHH. Empty lines are skipped.\n\n\
                   A file is read twice: a line that cannot be read is found before anything is written. From a \
                   pipe, lines are written as they come, and an error says which lines were; --check keeps the \
@@ -202,7 +202,7 @@ fn clear(bar: &ProgressBar) {
     bar.finish_and_clear();
 }
 
-/// Why reading or writing ended early.
+/// The reason that reading or writing ended early.
 struct ImportStop {
     line: Option<u64>,
     what: String,

@@ -6,16 +6,16 @@ use forebay_store::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, path::Path};
 
-/// How pairs are written as lines.
+/// The form of pairs as lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LineFormat {
-    /// {"key":…,"value":…}, with "key_base64" and "value_base64" for what is not UTF-8
+    /// {"key":…,"value":…}, with "key_base64" and "value_base64" for bytes that are not UTF-8
     Jsonl,
     /// Key, tab, value, with the escapes \t \n \r \\ \xHH (or in hexadecimal or Base64)
     Tsv,
 }
 
-/// How pairs stand in lines: arguments that export and import share.
+/// The form of pairs in lines: arguments that export and import share.
 #[derive(clap::Args)]
 pub struct LineArguments {
     #[command(flatten)]

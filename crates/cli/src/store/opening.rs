@@ -1,4 +1,4 @@
-//! Which store, with which pool, in which variant: the arguments that all of `forebay store` share.
+//! The arguments that all of `forebay store` share: the store, its pool, its variant.
 
 use crate::failure::Failure;
 use clap::Args;
@@ -15,7 +15,7 @@ pub struct StoreArguments {
     /// The pool that the store keeps its newest writes in
     #[arg(long, value_name = "PATH")]
     pool: Option<PathBuf>,
-    /// When a write is durable: fsync, nosync (unsafe), single, double, or buffers=N [default:
+    /// The durability of a write: fsync, nosync (unsafe), single, double, or buffers=N [default:
     /// double with a pool, otherwise fsync]
     #[arg(long, value_name = "VARIANT")]
     variant: Option<Durability>,
@@ -23,7 +23,7 @@ pub struct StoreArguments {
     /// this, a store that was kept so goes on in files
     #[arg(long, requires = "pool")]
     resident: bool,
-    /// How the values that this command writes are compressed: none, lz4, zstd, or zstd=LEVEL, from
+    /// Compression of the values that this command writes: none, lz4, zstd, or zstd=LEVEL, from
     /// -7 to 22. Those that are there are read and kept as they are
     #[arg(long, value_name = "HOW", default_value_t)]
     compression: Compression,
@@ -31,12 +31,12 @@ pub struct StoreArguments {
     #[arg(long, requires = "pool")]
     emulated: bool,
     /// Open although parts contradict each other or acknowledged records are unreadable, give those
-    /// up, and say what that was. Without this, the refusal says what it would be
+    /// up, and name them. Without this, the refusal names them
     #[arg(long)]
     salvage: bool,
 }
 
-/// What an absent store means.
+/// The meaning of an absent store.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum AbsentStore {
     /// It is made.
@@ -58,7 +58,7 @@ pub struct OpenedStore {
 }
 
 impl StoreArguments {
-    /// Where it is.
+    /// Its directory.
     pub fn directory(&self) -> &Path {
         &self.dir
     }

@@ -13,7 +13,7 @@ use std::ops::Bound;
 #[derive(Args)]
 #[command(
     long_about = "Lists keys and values in key order as tab-separated lines. Tab, newline, carriage return and \
-                  backslash are written \\t, \\n, \\r, \\\\, and what is not UTF-8 as \\xHH; or choose --hex, \
+                  backslash are written \\t, \\n, \\r, \\\\, and bytes that are not UTF-8 as \\xHH; or choose --hex, \
                   --base64 or --json.",
     after_long_help = "Examples:\n  \
         forebay store scan --dir s\n  \
@@ -43,7 +43,8 @@ pub struct ScanCommand {
     /// Keys without values
     #[arg(long)]
     keys_only: bool,
-    /// JSON Lines: {"key":…,"value":…}, with "key_base64" and "value_base64" for what is not UTF-8
+    /// JSON Lines: {"key":…,"value":…}, with "key_base64" and "value_base64" for bytes that are not
+    /// UTF-8
     #[arg(long)]
     json: bool,
 }

@@ -55,7 +55,7 @@ struct StatsReport {
     value_sample: ValueSample,
 }
 
-/// What compression gained, by the values that were looked at.
+/// The gain of compression, by the values that were looked at.
 fn gained(sample: &ValueSample) -> String {
     match sample.compressed {
         0 => "no value that was looked at is compressed".to_owned(),

@@ -16,16 +16,16 @@ use ratatui::{
 /// Between two columns.
 const GAP: u16 = 1;
 
-/// How wide a column is.
+/// The width of a column.
 #[derive(Clone, Copy)]
 enum ColumnWidth {
     /// As wide as its figures can be: it does not move when they grow.
     Figures(u16),
-    /// As wide as what is in it, but no wider than that.
+    /// As wide as its contents, but no wider than that.
     Contents(u16),
     /// As `Contents`, and as narrow as the first of these if there is no room.
     Text(u16, u16),
-    /// The same, and it takes what is left.
+    /// The same, and it takes the rest of the width.
     Rest(u16),
 }
 
@@ -34,7 +34,7 @@ pub struct ScreenColumn<T> {
     head: &'static str,
     width: ColumnWidth,
     alignment: Alignment,
-    /// Of what has no room the end is shown: a path's name is there.
+    /// A cell without room shows its end: a path's name is there.
     keeps_end: bool,
     /// The larger, the longer it stays when there is no room.
     rank: u8,
@@ -43,7 +43,7 @@ pub struct ScreenColumn<T> {
 
 /// A column that was given room.
 struct PlacedColumn {
-    /// Which it is.
+    /// Its place.
     at: usize,
     width: u16,
 }
@@ -52,7 +52,7 @@ fn some<T>(figure: Option<T>, show: impl FnOnce(T) -> String) -> String {
     figure.map_or_else(|| "-".to_owned(), show)
 }
 
-/// What `show` makes of a row's rates.
+/// A column of the values that `show` makes of a row's rates.
 macro_rules! of_rates {
     ($show:expr) => {
         |row| some(row.rates.as_ref(), $show)
@@ -217,7 +217,7 @@ impl<T> ScreenColumn<T> {
     }
 }
 
-/// Which of the columns are shown, and how wide they are.
+/// The columns that are shown, and their widths.
 fn placed<T>(columns: &[ScreenColumn<T>], cells: &[Vec<String>], width: u16) -> Vec<PlacedColumn> {
     let widest = |at: usize| {
         let widths = cells.iter().map(|row| Span::raw(&row[at]).width());

@@ -1,4 +1,4 @@
-//! One run: what it is, what it did in each interval, its files, and what is not well.
+//! One run: its identity, its rates in each interval, its files, and its trouble.
 
 use super::{
     columns::{FILE_COLUMNS, RUN_COLUMNS, table},
@@ -24,7 +24,7 @@ use ratatui::{
 const NAME_WIDTH: u16 = 14;
 /// Columns of the figures on the right of a curve.
 const MOST_WIDTH: u16 = 13;
-/// What is at the bottom.
+/// The line at the bottom.
 const KEYS: &str = "q quit  Esc list  up/down scroll files  +/- interval  ? help";
 
 /// Draws a run.
@@ -74,7 +74,7 @@ fn named(area: Rect) -> [Rect; 2] {
     Layout::horizontal([Constraint::Length(NAME_WIDTH), Constraint::Min(0)]).areas(area)
 }
 
-/// What took how long in the last interval, or, before there was one, since the run began.
+/// The durations of the last interval, or, before there was one, since the run began.
 fn took(run: &WatchedRun, which: fn(&RunDurations) -> &DurationHistogram) -> DurationHistogram {
     let lane = run.status.lane.as_ref();
     let now = lane.map(|lane| which(&lane.durations).clone());
@@ -174,7 +174,7 @@ fn draw_files(state: &TopState, run: &WatchedRun, area: Rect, buffer: &mut Buffe
     StatefulWidget::render(table, area, buffer, &mut at);
 }
 
-/// What is not as it should be, the worst first; and the flash cache, if it has one.
+/// The run's troubles, the worst first; and the flash cache, if it has one.
 fn problems(state: &TopState, run: &WatchedRun, row: &RunRow) -> Vec<Line<'static>> {
     let status = &run.status;
     let unwell = state.paint.unwell();
@@ -202,7 +202,7 @@ fn problems(state: &TopState, run: &WatchedRun, row: &RunRow) -> Vec<Line<'stati
     lines
 }
 
-/// What there is to be said of a flash cache.
+/// The lines on a flash cache.
 pub fn cache_lines(cache: &WatchedCache, state: &TopState) -> Vec<Line<'static>> {
     let style = match cache.status.is_well() {
         true => Style::new(),
@@ -212,7 +212,7 @@ pub fn cache_lines(cache: &WatchedCache, state: &TopState) -> Vec<Line<'static>>
     lines.map(|line| styled(line, style)).collect()
 }
 
-/// Draws what has no figures: a run that does not answer, a pool; or a flash cache.
+/// Draws lines without figures: a run that does not answer, a pool; or a flash cache.
 pub fn draw_words(state: &TopState, lines: &[Line<'static>], area: Rect, buffer: &mut Buffer) {
     let [head, _, body, keys] = Layout::vertical([
         Constraint::Length(1),

@@ -2,7 +2,7 @@
 
 use crate::rates;
 
-/// How many a second: 0, 0.4, 17, 123456, 1.2M.
+/// A rate a second: 0, 0.4, 17, 123456, 1.2M.
 pub fn rate(per_second: f64) -> String {
     match per_second {
         some if some < 0.05 => "0".to_owned(),
@@ -38,7 +38,7 @@ pub fn bytes(bytes: u64) -> String {
     }
 }
 
-/// How old something is, or for how long it goes on: 0, 0.3s, 42s, 17m, 30h, 12d.
+/// An age, or a duration that goes on: 0, 0.3s, 42s, 17m, 30h, 12d.
 pub fn age(seconds: f64) -> String {
     const MINUTE: f64 = 60.0;
     const HOUR: f64 = 60.0 * MINUTE;
@@ -53,7 +53,7 @@ pub fn age(seconds: f64) -> String {
     }
 }
 
-/// What a share of commits took at most: 8µs, >8.4s; a dash if there was none.
+/// The time that a share of commits took at most: 8µs, >8.4s; a dash if there was none.
 pub fn quantile((seconds, is_longer): (Option<f64>, bool)) -> String {
     let words = rates::at_most(seconds, is_longer);
     words.map_or_else(|| "-".to_owned(), |words| words.replace(' ', ""))

@@ -17,7 +17,7 @@ pub struct FileRow {
     pub bytes: Option<f64>,
     /// All bytes that were absorbed.
     pub all_bytes: u64,
-    /// How it is.
+    /// Its state.
     pub state: String,
     /// True if it cannot be synced.
     pub is_failing: bool,
@@ -46,7 +46,8 @@ impl FileRow {
     }
 }
 
-/// Those of a run: what cannot be synced first, then by their syncs and bytes of the last interval.
+/// Those of a run: files that cannot be synced first, then by their syncs and bytes of the last
+/// interval.
 pub fn of_run(run: &WatchedRun) -> Vec<FileRow> {
     let before = run.before.as_ref();
     let seconds = before.map(|before| run.status.uptime_seconds - before.uptime_seconds);

@@ -1,5 +1,5 @@
-//! What `forebay top` knows of the runs that it has seen: of each what it said last and the time
-//! before, and what came between, for as long a while as a line of the screen is wide.
+//! Runs that `forebay top` has seen: the last two statuses of each, and its rates for as long as a
+//! line of the screen is wide.
 //!
 //! A run that ends is kept for some seconds, and as long as it is looked at, so that whoever
 //! watches it sees what became of it.
@@ -16,11 +16,11 @@ use std::{
 
 /// Intervals that are remembered.
 const INTERVALS_KEPT: usize = 240;
-/// How long a run is shown after its end.
+/// Time that a run is shown after its end.
 const ENDED_SHOWN: Duration = Duration::from_secs(10);
 
-/// Which run it is. Process ids alone are not enough: those of a namespace that is not seen from
-/// here may be those of other processes here.
+/// The identity of a run. Process ids alone are not enough: those of a namespace that is not seen
+/// from here may be those of other processes here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchedRunId {
     pid: u32,
@@ -38,7 +38,7 @@ impl WatchedRunId {
     }
 }
 
-/// Whether a run was there at the last look.
+/// A run's presence at the last look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunPresence {
     /// It answered.
@@ -49,12 +49,12 @@ pub enum RunPresence {
     Ended(Instant),
 }
 
-/// What a run did in each interval.
+/// A run's rates in each interval.
 #[derive(Clone, Debug, Default)]
 pub struct RunSeries {
     /// Syncs saved, a second.
     pub syncs: VecDeque<u64>,
-    /// What 99 of 100 commits took at most, µs; none if there was no commit.
+    /// The time that 99 of 100 commits took at most, µs; none if there was no commit.
     pub commit_p99: VecDeque<Option<u64>>,
 }
 
@@ -75,17 +75,17 @@ impl RunSeries {
 /// A run.
 #[derive(Clone, Debug)]
 pub struct WatchedRun {
-    /// Which it is.
+    /// Its identity.
     pub id: WatchedRunId,
-    /// What its supervisor said last.
+    /// Its supervisor's last status.
     pub status: SupervisorStatus,
     /// And before that.
     pub before: Option<SupervisorStatus>,
-    /// What came between. None before its second answer, and if it did not answer just now.
+    /// The rates between the two. None before its second answer, and if it did not answer just now.
     pub rates: Option<RunRates>,
     /// The same of the intervals before.
     pub series: RunSeries,
-    /// Whether it is there.
+    /// Its presence.
     pub presence: RunPresence,
 }
 
@@ -140,12 +140,12 @@ impl WatchedRun {
 pub struct WatchedCache {
     /// The process id of its run.
     pub pid: u32,
-    /// What its server said last.
+    /// Its server's last status.
     pub status: CacheStatus,
 }
 
 impl WatchedCache {
-    /// Which line is its.
+    /// The id of its line.
     pub fn row_id(&self) -> RowId {
         RowId::Cache(self.pid, self.status.run)
     }
@@ -166,9 +166,9 @@ pub struct RunHistory {
     pub caches: Vec<WatchedCache>,
     /// Lines on runs with a flash cache of which no server says how it is.
     pub silent_caches: Vec<String>,
-    /// Why the last look found nothing out.
+    /// The reason that the last look found nothing out.
     pub failure: Option<String>,
-    /// How many looks there were.
+    /// The number of looks.
     pub looks: u64,
 }
 

@@ -21,7 +21,7 @@ use ratatui::{
 /// Rows of what is said below the list, at most.
 const NOTES_HEIGHT_MAX: u16 = 6;
 
-/// What is at the bottom.
+/// The line at the bottom.
 const KEYS: &str = "q quit  up/down choose  Enter detail  s sort  +/- interval  ? help";
 
 /// Draws it.
@@ -71,7 +71,7 @@ pub fn draw_body(state: &TopState, rows: &[RunRow], area: Rect, buffer: &mut Buf
     draw_caches(state, caches, buffer);
 }
 
-/// Who runs, how often that is asked, and what all of them do together.
+/// The number of runs, the interval of looks, and the sums of all runs.
 fn draw_head(state: &TopState, rows: &[RunRow], area: Rect, buffer: &mut Buffer) {
     let [first, second] = [0, 1].map(|at| row_of(area, at));
     let count = rows.len();
@@ -120,7 +120,7 @@ fn totals(rows: &[RunRow]) -> String {
     format!("a second: {syncs} syncs saved, {real} real ones, {absorbed} MB absorbed; lag {lag}")
 }
 
-/// Where nothing was found.
+/// The text if nothing was found.
 fn nothing(state: &TopState, area: Rect, buffer: &mut Buffer) {
     let said = match (state.history.looks, &state.history.failure) {
         (0, _) => "looking for runs".to_owned(),
@@ -131,7 +131,7 @@ fn nothing(state: &TopState, area: Rect, buffer: &mut Buffer) {
     broken(&[Line::from(said)]).render(area, buffer);
 }
 
-/// How a line looks.
+/// The style of a line.
 pub fn style_of(state: &TopState, row: &RunRow) -> Style {
     match row.health {
         RunHealth::Unwell(..) => state.paint.unwell(),
@@ -169,7 +169,8 @@ fn draw_caches(state: &TopState, area: Rect, buffer: &mut Buffer) {
     StatefulWidget::render(table, area, buffer, &mut at);
 }
 
-/// Why something is not known, or not well: of runs the chosen one, or the first that is not.
+/// The reason that something is not known, or not well: of runs the chosen one, or the first that
+/// is not.
 fn notes(state: &TopState, rows: &[RunRow]) -> Vec<Line<'static>> {
     let chosen = rows
         .iter()

@@ -9,21 +9,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a supervisor may take to answer. One that is busy takes milliseconds.
+/// The longest time of a supervisor's answer. One that is busy takes milliseconds.
 const ANSWER_WAIT: Duration = Duration::from_secs(1);
 /// The first interval at most: nobody is to wait for figures that long.
 const FIRST_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Which runs are looked for.
+/// The runs that are looked for.
 #[derive(Clone, Debug)]
 pub struct RunPlace {
     /// The run directory.
     pub dir: PathBuf,
-    /// Whose.
+    /// Their owners.
     pub whose: RunScope,
 }
 
-/// What was found.
+/// The findings of a look.
 pub struct RunLook {
     /// The runs, or why nothing is known of them.
     pub found: Result<FoundRuns, String>,
@@ -43,7 +43,7 @@ impl RunLook {
     }
 }
 
-/// Looks again and again, until nobody takes what it finds, or asks for it. `intervals` says how
+/// Looks again and again, until nobody takes the findings, or asks for them. `intervals` says how
 /// often, whenever that changes.
 pub fn go_on_looking(
     place: &RunPlace,

@@ -38,11 +38,11 @@ use terminal::{SignalReader, TopScreen};
 /// Columns of text that goes to no terminal, unless COLUMNS says how many.
 const TEXT_WIDTH: u16 = 160;
 
-/// Watch what runs under forebay run
+/// Watch programs under forebay run
 #[derive(Args)]
 #[command(
-    long_about = "Shows all that runs under forebay run for this user, a line each, again and again: the program, who sees its calls, syncs saved and bytes absorbed a second, what commits \
-                  took, what is not yet on the disk, waits, and what is not well. Enter shows a run's files and more; ? says what keys and columns are. A single run is shown so at once. \
+    long_about = "Shows every program under forebay run for this user, a line each, again and again: the program, its front end, syncs saved and bytes absorbed a second, \
+    the time of commits, the bytes not yet on the disk, waits, and trouble. Enter shows a run's files and more; ? explains keys and columns. A single run is shown so at once. \
                   It reads what forebay status reads. NO_COLOR in the environment is obeyed.",
     after_long_help = "Examples:\n  forebay top\n  forebay top --all --interval 5\n  forebay top --once"
 )]
@@ -65,7 +65,7 @@ fn interval(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
-/// What comes to the screen.
+/// A message to the screen.
 enum TopMessage {
     Look(Box<RunLook>),
     Key(KeyEvent),
@@ -75,7 +75,7 @@ enum TopMessage {
     Lost(String),
 }
 
-/// What is to be done next.
+/// The next step.
 enum TopStep {
     Draw,
     End,

@@ -1,4 +1,4 @@
-//! How the screen looks: colours where they are wanted, and ASCII where the locale has no more.
+//! The screen's look: colours if they are wanted, and ASCII if the locale has no more.
 
 use ratatui::{
     buffer::Buffer,
@@ -10,7 +10,7 @@ use ratatui::{
 };
 use std::env;
 
-/// What the terminal shows.
+/// The terminal's means.
 #[derive(Clone, Copy, Debug)]
 pub struct ScreenPaint {
     /// Characters other than ASCII.
@@ -38,7 +38,7 @@ impl ScreenPaint {
         Style::new().add_modifier(Modifier::BOLD)
     }
 
-    /// Of what is not well.
+    /// The style of trouble.
     pub fn unwell(self) -> Style {
         match self.is_coloured {
             true => Style::new().fg(Color::Red).add_modifier(Modifier::BOLD),
@@ -46,7 +46,7 @@ impl ScreenPaint {
         }
     }
 
-    /// Of what is over, or of less weight.
+    /// The style of lines that are over, or have less weight.
     pub fn faint(self) -> Style {
         Style::new().add_modifier(Modifier::DIM)
     }
@@ -70,7 +70,7 @@ impl ScreenPaint {
     }
 }
 
-/// What stands for a character of ours. There are others in names.
+/// The stand-in for a character of ours. There are others in names.
 fn ascii(symbol: &str) -> char {
     const BARS: [(&str, char); 8] = [
         (bar::ONE_EIGHTH, '.'),
@@ -106,7 +106,7 @@ pub fn broken(lines: &[Line<'static>]) -> Paragraph<'static> {
     Paragraph::new(lines.to_vec()).wrap(Wrap { trim: true })
 }
 
-/// How many rows of the screen these lines take at most when they are broken.
+/// The rows of the screen that these lines take at most when they are broken.
 pub fn broken_height(lines: &[Line<'static>], width: u16) -> u16 {
     // A word that does not fit leaves room before it: on each row half of it at most, as a rule.
     let width = usize::from(width).max(1);

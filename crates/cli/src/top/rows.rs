@@ -7,7 +7,7 @@ use forebay_files::supervisor::{OrphanedRun, RunFrontEnd, SupervisorStatus, Wait
 use std::{cmp::Ordering, path::PathBuf};
 use uuid::Uuid;
 
-/// What a line is of: it stays the chosen one wherever the order puts it.
+/// The identity of a line: it stays the chosen one wherever the order puts it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RowId {
     /// A run that answers, or has.
@@ -22,7 +22,7 @@ pub enum RowId {
     Cache(u32, Uuid),
 }
 
-/// How a run is.
+/// The health of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunHealth {
     /// It absorbs.
@@ -31,7 +31,7 @@ pub enum RunHealth {
     NoLog,
     /// It ended while it was watched.
     Ended,
-    /// It does not do what it is for: a word, and the reason.
+    /// It does not serve its purpose: a word, and the reason.
     Unwell(&'static str, String),
 }
 
@@ -71,7 +71,7 @@ impl RunHealth {
         }
     }
 
-    /// Why it is not well.
+    /// The reason that it is not well.
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Unwell(_, why) => Some(why),
@@ -80,7 +80,7 @@ impl RunHealth {
     }
 }
 
-/// What is said of others is whole lines.
+/// Messages of others are whole lines.
 fn line(said: String) -> String {
     said.trim_end().to_owned()
 }
@@ -88,21 +88,21 @@ fn line(said: String) -> String {
 /// A line of the list.
 #[derive(Clone, Debug)]
 pub struct RunRow {
-    /// What it is of.
+    /// Its identity.
     pub id: RowId,
     /// The program; empty if that is not known.
     pub program: String,
     /// The supervisor's process id; of a run without one that of a process.
     pub pid: Option<u32>,
-    /// Who sees the program's calls.
+    /// The front end that sees the program's calls.
     pub front_end: &'static str,
     /// Files that are absorbed now.
     pub files: Option<u64>,
-    /// What it did in the last interval.
+    /// Its rates in the last interval.
     pub rates: Option<RunRates>,
-    /// What is not yet on the disk: bytes, and seconds.
+    /// The lag of the disk: bytes, and seconds.
     pub lag: Option<(u64, f64)>,
-    /// How it is.
+    /// Its health.
     pub health: RunHealth,
     /// Its pool.
     pub pool: String,
@@ -183,7 +183,7 @@ impl RunRow {
     }
 }
 
-/// What the list is sorted by.
+/// The order of the list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RunOrder {
     /// Syncs saved, most first.
@@ -191,9 +191,9 @@ pub enum RunOrder {
     Syncs,
     /// Bytes absorbed.
     Bytes,
-    /// What commits take.
+    /// By the time of commits.
     Commits,
-    /// What is not yet on the disk.
+    /// By the lag of the disk.
     Lag,
     /// The program's name.
     Program,
@@ -239,7 +239,7 @@ impl RunOrder {
     }
 }
 
-/// All lines, in this order: what is not well first.
+/// All lines, in this order: trouble first.
 pub fn rows(history: &RunHistory, order: RunOrder) -> Vec<RunRow> {
     let mut rows: Vec<RunRow> = history.runs.iter().map(RunRow::of_run).collect();
     rows.extend(history.silent.iter().map(|pid| RunRow::of_silent(*pid)));

@@ -1,4 +1,4 @@
-//! What is on the screen, and what a key makes of it.
+//! The screen's state, and the answer to each key.
 
 use super::{
     detail,
@@ -27,22 +27,22 @@ const PAGE: usize = 10;
 const HELP: &str = "\
 q, Ctrl-C     quit
 up, down      choose a run, or scroll its files (also k, j, PgUp, PgDn)
-Enter         the run's detail: its files, curves, the drain, what is not well
+Enter         the run's detail: its files, curves, the drain, trouble
 Esc           back to the list
-s             sort by the next of SYNC/S, MB/S, P99, LAG, PROGRAM; what is not
-              well is always first
+s             sort by the next of SYNC/S, MB/S, P99, LAG, PROGRAM; trouble is
+              always first
 + -           a longer or a shorter interval
 Ctrl-Z        stop; fg goes on. Ctrl-L draws the screen anew
 
-BY       who sees the program's calls: a library in it, an agent, none
+BY       the front end of the program: a library in it, an agent, none
 FILES    logs that are absorbed now
 SYNC/S   syncs that cost no sync of the disk, a second of the last interval
 MB/S     megabytes (10^6) that were absorbed, a second
-P50 P99  what so many of 100 commits took at most; of a pool in memory one
-         write in 64 is measured
-LAG AGE  what is acknowledged and not yet on the disk, and how old that is
+P50 P99  the time that so many of 100 commits took at most; of a pool in
+         memory one write in 64 is measured
+LAG AGE  bytes acknowledged and not yet on the disk, and their age
 WAIT/S   times a second that a process waited for the disk
-STATE    absorbs, no log (none was opened so far), ended; and if not well:
+STATE    absorbs, no log (none was opened so far), ended; and in trouble:
          FAILS (a log cannot be synced), DEGRADED, LEFT (records stay in the
          pool), SILENT (does not answer), ORPHANED (its forebay was killed),
          WAITING (a pool with records of a run that is over)
@@ -50,7 +50,7 @@ STATE    absorbs, no log (none was opened so far), ended; and if not well:
 Any key goes back.
 ";
 
-/// What the screen shows.
+/// The view that the screen shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum TopView {
     /// All runs.
@@ -59,7 +59,7 @@ enum TopView {
     Detail(RowId),
 }
 
-/// What is to be done about a key.
+/// The answer to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyAction {
     /// Nothing, but that the screen may look otherwise.
@@ -76,15 +76,15 @@ pub enum KeyAction {
 
 /// All that the screen shows.
 pub struct TopState {
-    /// Which runs are looked for.
+    /// The runs that are looked for.
     pub place: RunPlace,
-    /// What is known of them.
+    /// Their history.
     pub history: RunHistory,
-    /// How often they are looked at.
+    /// The interval of looks.
     pub interval: Duration,
-    /// How they are sorted.
+    /// Their order.
     pub order: RunOrder,
-    /// How it looks.
+    /// The screen's look.
     pub paint: ScreenPaint,
     /// The line that the user chose.
     pub chosen: Option<RowId>,
@@ -152,7 +152,7 @@ impl TopState {
         }
     }
 
-    /// Does what a key is for.
+    /// Obeys a key.
     pub fn press(&mut self, key: KeyEvent) -> KeyAction {
         if key.kind == KeyEventKind::Release {
             return KeyAction::Draw;
@@ -238,7 +238,7 @@ impl TopState {
         self.paint.finish(buffer);
     }
 
-    /// What is said of a line that has no figures.
+    /// The words on a line that has no figures.
     fn words_of(&self, id: &RowId) -> Vec<Line<'static>> {
         let mut caches = self.history.caches.iter();
         if let Some(cache) = caches.find(|cache| cache.row_id() == *id) {

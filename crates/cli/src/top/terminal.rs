@@ -23,7 +23,7 @@ use std::{
     sync::Once,
 };
 
-/// What ends it.
+/// The signals that end it.
 const ENDING: [Signal; 4] = [
     Signal::SIGTERM,
     Signal::SIGINT,
@@ -126,7 +126,7 @@ impl TopScreen {
         }
     }
 
-    /// Draws what is to be on it.
+    /// Draws the screen.
     pub fn draw(&mut self, draw: impl FnOnce(Rect, &mut Buffer)) -> Result<(), Failure> {
         let drawn = self
             .terminal

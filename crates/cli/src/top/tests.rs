@@ -1,4 +1,4 @@
-//! The screen, without a terminal: what looks make of it, and keys.
+//! The screen, without a terminal: its lines after looks and keys.
 
 use super::{
     history::RunPresence,

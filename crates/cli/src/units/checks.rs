@@ -1,5 +1,5 @@
-//! What must be there, and whose, before a unit is wrapped: the directories of its files, its
-//! program, `forebay` and its library. Refused in sentences.
+//! Checks before a unit is wrapped: the directories of its files, its program, `forebay` and its
+//! library have to exist and to belong to the right user. Refusals are sentences.
 
 use super::{command::ExecLine, drop_in::check_plain, name::UnitName, search::UnitRoot};
 use crate::{
@@ -15,7 +15,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where packages put the program and the library.
+/// Paths at which packages put the program and the library.
 const PACKAGED: [&str; 2] = ["/usr/bin/forebay", "/usr/lib/forebay/libforebay.so"];
 
 /// Refuses directories that are not there, whose files are another user's than the unit's, or that

@@ -1,4 +1,4 @@
-//! The line by which a unit starts its program (`ExecStart=`), and whether it can be wrapped
+//! The line by which a unit starts its program (`ExecStart=`), and the check that it can be wrapped
 //! (systemd.service(5), "Command lines").
 //!
 //! A line stays as it is written: `forebay run … --` comes before it, behind its prefixes. What
@@ -12,7 +12,7 @@ use crate::failure::Failure;
 pub struct ExecLine {
     /// `-` (its failure is none) and `:` (no variables), as far as they are there.
     pub prefixes: String,
-    /// What forebay is started by, with a space behind; empty if systemd itself starts it.
+    /// The program that starts forebay, with a space behind; empty if systemd itself starts it.
     pub starter: String,
     /// The program's path.
     pub program: String,
@@ -108,7 +108,7 @@ fn of_oneshot(name: &UnitName) -> String {
     format!("it is a unit of Type=oneshot{instead}")
 }
 
-/// True if a line, or what a shell is given in it, calls `forebay run`.
+/// True if a line, or a shell's argument in it, calls `forebay run`.
 pub fn runs_forebay(line: &str) -> bool {
     let is_between = |c: char| c.is_whitespace() || "\"'=;&|()".contains(c);
     let mut words = line.split(is_between);

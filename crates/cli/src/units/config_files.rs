@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What files say of a setting; in words, why that cannot be told.
+/// A setting's value in files; in words, the reason that it cannot be told.
 pub type FoundSetting = Result<Option<String>, String>;
 
 /// Files that include each other are followed so deep.

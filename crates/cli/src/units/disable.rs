@@ -33,11 +33,13 @@ use std::{
 /// Run a unit's database without forebay again, with a proof that nothing is left
 #[derive(Args)]
 #[command(
-    long_about = "Undoes forebay enable: stops the unit after asking (or with --yes), brings what pools hold to the files, takes the drop-in away, and starts the unit plainly if it ran. \
-                  Says which pools were looked into, that none holds a record of the unit's files, and that no flash cache has newer pages. Only then the exit status is 0. \
-                  If that cannot be shown, the drop-in stays, and what stands in the way is said. The pool stays: forebay pool remove takes it away. \
-                  What is proven is proven of the pools and directories that are named: those of the drop-in, of marks in the directories, and of files that the pools' logs name.\n\n\
-                  With --data, where there is no drop-in, it does the same without one: the unit is stopped, what pools hold for the directories comes to their files, and the unit starts again. \
+    long_about = "Undoes forebay enable: stops the unit after asking (or with --yes), brings pools' records to the files, takes the drop-in away, and starts the unit \
+    plainly if it ran. \
+                  Names the pools that it looked into, and says that none holds a record of the unit's files and no flash cache has newer pages. Only then the exit status is 0. \
+                  If that cannot be shown, the drop-in stays, and the obstacle is named. The pool stays: forebay pool remove takes it away. \
+                  The proof covers the pools and directories that are named: those of the drop-in, of marks in the directories, and of files that the pools' logs name.\n\n\
+                  With --data, where there is no drop-in, it does the same without one: the unit is stopped, pools' records for the directories come to their files, and \
+                  the unit starts again. \
                   With --root of another system nothing is brought to files, only proven: run it in that system (chroot) otherwise.",
     after_long_help = "Examples:\n  \
         forebay disable redis-server\n  \
@@ -75,13 +77,13 @@ struct DisableReport {
     proof: DrainProof,
     /// The unit runs again.
     is_started: bool,
-    /// What went wrong besides, in words.
+    /// Further failures, in words.
     failures: Vec<String>,
     /// Commands that are left to the user.
     next: Vec<String>,
 }
 
-/// What became of what pools held.
+/// The fate of pools' records.
 #[derive(Default)]
 struct BroughtHome {
     /// With --pool-is-lost, in words.
@@ -327,7 +329,7 @@ impl DisableReport {
             (true, true) => text.push_str(&format!("{stem} was started, without forebay\n")),
             (true, false) => {}
             (false, _) => text.push_str(&format!(
-                "{stem} stays under forebay. Do what is said above, and repeat this\n"
+                "{stem} stays under forebay. Follow the remedies above, and repeat this\n"
             )),
         }
         if !self.next.is_empty() {

@@ -18,15 +18,15 @@ use std::{
 
 /// Its name.
 pub const FILE: &str = "zz-forebay.conf";
-/// How one of ours begins.
+/// The first words of one of ours.
 const OURS: &str = "# Written by forebay enable";
 /// Bytes of it that name the pool, and a directory.
 const POOL: &str = "# pool ";
 const DATA: &str = "# data ";
-/// How the drop-in of a recovery begins.
+/// The first words of a recovery's drop-in.
 const GOES_WITH: &str = "# Goes with the unit";
 
-/// What is in one.
+/// The contents of a drop-in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitDropIn {
     /// The pool, as the unit sees it.
@@ -42,7 +42,7 @@ pub fn program_of(text: &str) -> Option<&str> {
     command?.1.split_whitespace().next()?.rsplit('/').next()
 }
 
-/// What one is made of.
+/// The parts of a drop-in's text.
 pub struct DropInText<'a> {
     pub name: &'a UnitName,
     pub of: &'a UnitDropIn,
@@ -51,7 +51,7 @@ pub struct DropInText<'a> {
     pub profile: &'a str,
     /// The agent takes the library's place.
     pub is_notify: bool,
-    /// Where figures are served, if they are.
+    /// The address that serves figures, if one does.
     pub metrics: Option<MetricsAddress>,
     pub exec: &'a ExecLine,
     /// Lines of `[Service]`, in their order, the last word being theirs.
@@ -99,7 +99,8 @@ impl UnitDropIn {
             let shown = file.path.display();
             if !settings.files_with("ExecStart").is_empty() {
                 return Err(Failure::Failed(format!(
-                    "{}: {shown} sets ExecStart as well, and one of the two would have no effect. Move what it says into a unit of your own in /etc/systemd/system, or wrap the command there by hand",
+                    "{}: {shown} sets ExecStart as well, and one of the two would have no effect. Move its settings into a unit of your own in /etc/systemd/system, or wrap \
+                     the command there by hand",
                     unit.name.stem()
                 )));
             }

@@ -29,9 +29,9 @@ const RUN_STANDS: Duration = Duration::from_millis(500);
 #[derive(Args)]
 #[command(
     long_about = "Has a database's own systemd unit start its program under forebay run: writes a drop-in, /etc/systemd/system/UNIT.d/zz-forebay.conf, and makes a pool. \
-                  The distribution's unit is not changed. What an earlier run left in a pool comes to its files before the unit begins. \
+                  The distribution's unit is not changed. Records that an earlier run left in a pool come to their files before the unit begins. \
                   Known are redis-server, valkey-server, mariadb, postgresql@VERSION-CLUSTER, and etcd (by an agent, which is experimental); others need --profile and --data.\n\n\
-                  The files are shown, and what you have then. They are written, and the unit is restarted, after asking, or with --yes; until then nothing is changed. \
+                  The files are shown, and the durability that they bring. They are written, and the unit is restarted, after asking, or with --yes; until then nothing is changed. \
                   A unit that cannot be wrapped (several ExecStart lines, a prefix that changes the user, somebody else's drop-in with an ExecStart, a masked unit) is refused, and nothing is changed. \
                   Where systemd does not run, only --root writes them, for the next boot of that system, and the commands are said.",
     after_long_help = "Examples:\n  \
@@ -61,7 +61,7 @@ pub struct EnableUnit {
     /// The profile, if the program's name does not say it
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
-    /// How the program's calls are seen, as of forebay run
+    /// The front end that sees the program's calls, as of forebay run
     #[arg(long, value_name = "HOW", value_enum, default_value_t)]
     front_end: FrontEnd,
     /// Have the run serve figures for Prometheus, as of forebay run: a port, or an address
@@ -74,7 +74,7 @@ pub struct EnableUnit {
     /// in a chroot
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// Show what would be done; measuring writes a file beside the data, and removes it
+    /// Show the plan; measuring writes a file beside the data, and removes it
     #[arg(long)]
     dry_run: bool,
     /// Write the files and restart the unit without asking
@@ -98,7 +98,7 @@ struct EnableReport {
     pool: PathBuf,
     /// In a sentence.
     pool_is: String,
-    /// What acknowledged writes survive, in a sentence.
+    /// The losses that acknowledged writes survive, in a sentence.
     survives: String,
     /// The same as a word, as `forebay status` has it.
     persistence: &'static str,
@@ -127,7 +127,7 @@ impl EnableUnit {
         }
         if root.is_this() && !self.dry_run && !rustix::process::geteuid().is_root() {
             return Err(Failure::Failed(
-                "run this as root: it writes to /etc/systemd/system, and makes a pool for the unit's user; --dry-run shows what it would do"
+                "run this as root: it writes to /etc/systemd/system, and makes a pool for the unit's user; --dry-run shows the plan"
                     .to_owned(),
             ));
         }
@@ -223,7 +223,8 @@ fn reload(plan: &EnablePlan) -> Result<(), Failure> {
         .collect();
     systemd::tell(&["daemon-reload"]).map_err(|failure| {
         Failure::Failed(format!(
-            "{failure}, so systemd has not read what was written ({}); {stem} was not restarted, and runs as before. Once systemctl daemon-reload succeeds: systemctl restart {stem} to go on, or forebay disable {stem} to go back",
+            "{failure}, so systemd has not read the written files ({}); {stem} was not restarted, and runs as before. Once systemctl daemon-reload succeeds: systemctl \
+             restart {stem} to go on, or forebay disable {stem} to go back",
             written.join(", "),
             stem = plan.name.stem()
         ))
@@ -341,7 +342,7 @@ impl EnableReport {
                 self.data[0].display()
             ),
             format!(
-                "To look at it: forebay status --all. To take it away: forebay disable {stem}; a start of the program by hand, without either, lacks what is in the pool"
+                "To look at it: forebay status --all. To take it away: forebay disable {stem}; a start of the program by hand, without either, lacks the pool's records"
             ),
         ];
         own.into_iter().chain(self.notes.iter().cloned()).collect()

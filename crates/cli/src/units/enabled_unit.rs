@@ -15,7 +15,7 @@ use forebay_files::marks;
 use forebay_pool::PoolOptions;
 use std::{collections::BTreeSet, fs, io, path::PathBuf};
 
-/// What is to be undone.
+/// The unit and drop-in to be undone.
 pub struct EnabledUnit {
     pub name: UnitName,
     pub drop_in: Option<UnitFile>,
@@ -71,8 +71,8 @@ impl EnabledUnit {
         })
     }
 
-    /// Adds the directories of files that the pools' logs name: what the drop-in says of the unit's
-    /// directories may not be all.
+    /// Adds the directories of files that the pools' logs name: the unit's directories in the
+    /// drop-in may not be all.
     pub fn add_logged_directories(&mut self, root: &UnitRoot) {
         for pool in &self.pools {
             // One that cannot be opened the proof finds.
@@ -104,7 +104,9 @@ fn check_command(unit: &FoundUnit) -> Result<(), Failure> {
         .map(|file| file.path.display().to_string())
         .collect();
     Err(Failure::Failed(format!(
-        "{0}: its ExecStart in {1} starts it under forebay run. forebay enable did not write that, and this does not take it away. By hand: systemctl stop {0}; take forebay run out of that line; systemctl daemon-reload; forebay disable {0} --data DIR, which brings home what is left and proves that nothing is; and then start it. Nothing was changed",
+        "{0}: its ExecStart in {1} starts it under forebay run. forebay enable did not write that, and this does not take it away. By hand: systemctl stop {0}; take \
+         forebay run out of that line; systemctl daemon-reload; forebay disable {0} --data DIR, which brings home the records that are left and proves that none is; then \
+         start it. Nothing was changed",
         unit.name.stem(),
         files.join(", ")
     )))
@@ -122,7 +124,7 @@ fn own_drop_in(name: &UnitName, root: &UnitRoot) -> Result<Option<UnitFile>, Fai
     match UnitDropIn::is_one(&file) {
         true => Ok(Some(file)),
         false => Err(Failure::Failed(format!(
-            "{0}: {1} was not written by forebay enable, or its first line was changed. Look what it starts; rename it, systemctl daemon-reload, and repeat this",
+            "{0}: {1} was not written by forebay enable, or its first line was changed. Look at its ExecStart; rename it, systemctl daemon-reload, and repeat this",
             name.stem(),
             file.path.display()
         ))),

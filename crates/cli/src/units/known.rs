@@ -1,5 +1,5 @@
-//! What is known of databases as distributions ship them: which profile a unit's program has, where
-//! its files are, and what of its settings keeps it from asking for durability.
+//! Databases as distributions ship them: the profile of a unit's program, the directory of its
+//! files, and the settings that keep it from asking for durability.
 //!
 //! Configuration files are only read as far as that needs. What is not found here, the user says
 //! (`--profile`, `--data`).
@@ -19,7 +19,7 @@ const OF_UNITS: [(&str, &str); 3] = [
     ("mysql", "mariadb"),
     ("mysqld", "mariadb"),
 ];
-/// Where MariaDB has its files unless it is told otherwise.
+/// The directory of MariaDB's files unless it is told otherwise.
 const MARIADB_DATA: &str = "/var/lib/mysql";
 
 /// The profile of a unit whose program does not say it.
@@ -55,7 +55,7 @@ impl UnitProgram<'_> {
         Ok(found.map(PathBuf::from).filter(|path| path.is_absolute()))
     }
 
-    /// What keeps the server from asking for durability as it is set up now, in words.
+    /// The settings that keep the server from asking for durability now, in words.
     pub fn advice(&self, profile: &str) -> Vec<String> {
         let mut advice = Vec::new();
         if ["redis", "valkey"].contains(&profile) {

@@ -11,7 +11,7 @@ use std::path::Path;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitName(String);
 
-/// What a unit of another kind ends with.
+/// The endings of units of another kind.
 const OTHER_KINDS: [&str; 9] = [
     ".socket", ".target", ".timer", ".mount", ".path", ".slice", ".scope", ".device", ".swap",
 ];
@@ -38,7 +38,7 @@ impl UnitName {
         }
         if stem.ends_with('@') {
             return wrong(
-                "a template, of which nothing runs; name an instance of it, as in postgresql@15-main",
+                "a template, which does not run itself; name an instance of it, as in postgresql@15-main",
             );
         }
         Ok(Self(format!("{stem}.service")))
@@ -60,7 +60,7 @@ impl UnitName {
         Some((format!("{prefix}@.service"), instance))
     }
 
-    /// What stands before the instance.
+    /// The part before the instance.
     pub fn prefix(&self) -> &str {
         let stem = self.stem();
         stem.split_once('@').map_or(stem, |(prefix, _)| prefix)

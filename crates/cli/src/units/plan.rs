@@ -1,4 +1,4 @@
-//! What `forebay enable` is about to do: the pool, the files, and what the user should know.
+//! The plan of `forebay enable`: the pool, the files, and notes for the user.
 //!
 //! Making a plan changes nothing, but that a measurement writes a file to the data's directory and
 //! removes it.
@@ -34,7 +34,7 @@ const RECOVERY: &str = include_str!("../../../../examples/systemd/forebay-recove
 pub const RECOVERY_FILE: &str = "forebay-recover@.service";
 const RECOVERY_PROGRAM: &str = "/usr/local/bin/forebay";
 
-/// What the user wants.
+/// The user's wishes.
 pub struct PlanWish<'a> {
     pub unit: &'a str,
     /// A name, or a path.
@@ -152,7 +152,8 @@ impl EnablePlan {
     }
 }
 
-/// What is absorbed: by the profile that the user names, or that the unit or its program says.
+/// The policy for files to absorb: by the profile that the user names, or that the unit or its
+/// program says.
 fn policy_of(
     wish: &PlanWish<'_>,
     unit: &UnderstoodUnit,
@@ -166,7 +167,7 @@ fn policy_of(
     })?;
     if policy.profile == policy::ANY && wish.profile.is_none() {
         return Err(Failure::Usage(format!(
-            "{}: no profile is for the program {}, so which files are its logs is not known. Name one with --profile; --profile any takes what bears the name of a known database's log",
+            "{}: no profile is for the program {}, so its logs are not known. Name one with --profile; --profile any takes files with the name of a known database's log",
             name.stem(),
             unit.exec.program_name()
         )));
@@ -256,15 +257,15 @@ fn needs_another_disk(policy: &AbsorbPolicy) -> bool {
     patterns.all(|pattern| policy.preallocated.contains(pattern))
 }
 
-/// How much a program that the library does not serve may be trusted to.
+/// The note on a program that the library does not serve: the trust that it deserves.
 fn agent_note(name: &UnitName, reason: &str) -> String {
     format!(
-        "EXPERIMENTAL: the calls of {} are seen by an agent (--front-end notify: {reason}). docs/notify.md lists what that can lose",
+        "EXPERIMENTAL: the calls of {} are seen by an agent (--front-end notify: {reason}). docs/notify.md lists the writes that it can lose",
         name.stem()
     )
 }
 
-/// What stays plain where the pool lies on the disk of the data.
+/// The note on files that stay plain with a pool on the disk of the data.
 fn own_disk_note(
     pool: &PlannedPool,
     policy: &AbsorbPolicy,
@@ -297,7 +298,7 @@ fn data_of(
     }
     let fail = |why: &str| {
         Failure::Usage(format!(
-            "{}: which directory has its files cannot be told{why}. Name it with --data DIR",
+            "{}: the directory of its files is not known{why}. Name it with --data DIR",
             program.name.stem()
         ))
     };

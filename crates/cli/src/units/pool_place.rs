@@ -1,5 +1,5 @@
-//! Which pool a unit gets: the one that the user names, or one where `forebay doctor` finds that it
-//! pays.
+//! The choice of a unit's pool: the one that the user names, or one where `forebay doctor` finds
+//! that it pays.
 //!
 //! In this order: a path; a pool of the name that is there; persistent memory; the best disk that
 //! was measured and that nothing speaks against. On the disk of the data it lies in
@@ -21,7 +21,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where pools lie that have no better place.
+/// The directory of pools that have no better place.
 const USUAL: &str = "/var/lib/forebay";
 /// Bytes of a pool that is made.
 const ON_DISK: u64 = 128 << 20;
@@ -34,17 +34,17 @@ pub struct PlannedPool {
     pub path: PathBuf,
     /// It is a device.
     pub is_device: bool,
-    /// How it is to be made, if it is not there.
+    /// True if it is to be made.
     pub is_new: bool,
     on_disk: bool,
     bytes: u64,
-    /// What acknowledged writes survive there.
+    /// The losses that acknowledged writes survive there.
     pub persistence: PoolPersistence,
-    /// Why it lies there, in a sentence.
+    /// The reason for that place, in a sentence.
     pub why: String,
 }
 
-/// What the user says of the pool.
+/// The user's wishes for the pool.
 pub struct PoolWish<'a> {
     /// A name, or a path.
     pub named: Option<&'a str>,
@@ -118,7 +118,7 @@ impl PlannedPool {
         Ok(planned)
     }
 
-    /// Where a pool of this name is, or is best.
+    /// The place of a pool of this name, or the best one for it.
     fn place(
         file: &str,
         wish: &PoolWish<'_>,
@@ -152,7 +152,7 @@ impl PlannedPool {
         )
     }
 
-    /// Where a pool is best, of what was measured.
+    /// The best place for a pool, of those measured.
     fn best_place(
         best: Option<BestPlace>,
         (file, usual): (&str, PathBuf),
@@ -168,7 +168,7 @@ impl PlannedPool {
                 "no place was found where it is faster; you named it".to_owned(),
             )),
             (None, None) => Err(Failure::Failed(format!(
-                "no place for a pool was found here that would make {0} faster, so nothing was changed{1}. forebay doctor --dir {0} says what was measured; \
+                "no place for a pool was found here that would make {0} faster, so nothing was changed{1}. forebay doctor --dir {0} shows the measurements; \
                  measure another disk with --beside DIR, or name a place with --pool PATH",
                 data.display(),
                 match wish.needs_another_disk {
@@ -187,7 +187,7 @@ impl PlannedPool {
         place.and_then(|it| doctor::is_same_disk(it, data)) == Some(true)
     }
 
-    /// What it is, or is to be, in a sentence.
+    /// Its kind and place, or the plan for them, in a sentence.
     pub fn sentence(&self) -> String {
         let kind = match (self.is_new, self.on_disk) {
             (false, _) => "which is there".to_owned(),
@@ -200,7 +200,7 @@ impl PlannedPool {
         format!("{}, {kind}: {}", self.path.display(), self.why)
     }
 
-    /// Makes it, unless it is there, and says what it survives.
+    /// Makes it, unless it is there, and gives the losses that it survives.
     ///
     /// # Errors
     /// As `forebay pool create`.
@@ -240,7 +240,7 @@ fn resolved(path: &Path, root: &UnitRoot) -> Result<PathBuf, Failure> {
     Ok(whole)
 }
 
-/// What a pool survives. Refuses one that its unit could not use, or should not.
+/// Checks the losses that a pool survives. Refuses one that its unit could not use, or should not.
 fn check_standing(
     here: &Path,
     path: &Path,

@@ -20,7 +20,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What the unit of a cluster calls.
+/// The program that the unit of a cluster calls.
 pub const CALLS: &str = "pg_ctlcluster";
 
 /// A cluster.
@@ -32,9 +32,9 @@ pub struct DebianCluster {
     pub owner: u32,
     /// The line that starts the server.
     pub exec: ExecLine,
-    /// Where its output goes.
+    /// The file of its output.
     pub log: PathBuf,
-    /// What a unit needs besides, a line each, of `[Service]`.
+    /// Further lines that a unit needs, of `[Service]`.
     pub lines: Vec<String>,
 }
 
@@ -74,14 +74,14 @@ impl DebianCluster {
         let options = read("pg_ctl.conf")?.and_then(|text| assigned(&text, "pg_ctl_options"));
         if let Some(options) = options.filter(|it| !it.is_empty()) {
             return Err(fail(format!(
-                "{} has options of pg_ctl ({options}), which starts no server under forebay. Put what they say into postgresql.conf",
+                "{} has options of pg_ctl ({options}), which starts no server under forebay. Put their settings into postgresql.conf",
                 settings.join("pg_ctl.conf").display()
             )));
         }
         let config = settings.join("postgresql.conf");
         let data = config_files::postgres(root, &config, "data_directory").map_err(|why| {
             fail(format!(
-                "which directory has its files cannot be told: {why}. Make that readable for who runs this"
+                "the directory of its files cannot be found: {why}. Make that readable for the user who runs this"
             ))
         })?;
         let data = data.map_or_else(
@@ -119,7 +119,7 @@ impl DebianCluster {
     }
 }
 
-/// Where the server's standard output goes.
+/// The file of the server's standard output.
 fn log_of(version: &str, cluster: &str, settings: &Path, root: &UnitRoot) -> PathBuf {
     let linked = fs::read_link(root.at(settings.join("log"))).ok();
     let usual = || {

@@ -1,5 +1,5 @@
-//! The proof that nothing of a unit's files is left anywhere but in the files: what `forebay
-//! disable` looks into before and after it takes the drop-in away.
+//! The proof that nothing of a unit's files is left anywhere but in the files: `forebay disable`
+//! makes it before and after it takes the drop-in away.
 //!
 //! Looked into are the pools of the drop-in and each pool that a directory's mark names, lane by
 //! lane, the guards of runs, and the guards of flash caches. What cannot be looked into is left,
@@ -23,7 +23,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What was looked into, and what was found.
+/// The pools that were looked into, and the findings.
 #[derive(Debug, Default, Serialize)]
 pub struct DrainProof {
     /// The directories of the unit's files.
@@ -31,11 +31,12 @@ pub struct DrainProof {
     pub pools: Vec<DrainedPool>,
     /// Flash caches that may have newer pages than the files.
     pub flash_caches: Vec<PathBuf>,
-    /// What was given up since the user said that it is lost, in words: then nothing is proven.
+    /// Pools and caches that were given up since the user said that they are lost, in words: then
+    /// nothing is proven.
     pub given_up: Vec<String>,
     /// Directories without extended attributes, where pools of earlier runs leave no mark.
     pub unmarked: Vec<PathBuf>,
-    /// What stands in the way, in words.
+    /// The obstacles, in words.
     pub left: Vec<String>,
 }
 
@@ -52,7 +53,7 @@ pub struct DrainedPool {
     pub of_others: usize,
 }
 
-/// What is to be looked into.
+/// The scope of a look.
 pub struct ProofScope<'a> {
     pub directories: &'a [PathBuf],
     /// The drop-in's pools.
@@ -62,7 +63,7 @@ pub struct ProofScope<'a> {
     pub program: Option<&'a str>,
     /// Of a pool that is not there, the user says that it is gone for good.
     pub is_lost: bool,
-    /// What was given up before, in words.
+    /// Parts that were given up before, in words.
     pub given_up: &'a [String],
     pub root: &'a UnitRoot,
 }
@@ -142,7 +143,8 @@ pub fn prove(scope: &ProofScope<'_>) -> DrainProof {
             proof.left.push(match directory.exists() {
                 true => failure.to_string(),
                 false => format!(
-                    "{0} is not there, so what belongs into its files cannot be told. Mount it, or bring it back; if it was removed with its database, remove the line \"# data {0}\" in the drop-in. Then repeat this",
+                    "{0} is not there, so the records of its files cannot be told. Mount it, or bring it back; if it was removed with its database, remove the line \"# \
+                     data {0}\" in the drop-in. Then repeat this",
                     directory.display()
                 ),
             });
@@ -151,7 +153,7 @@ pub fn prove(scope: &ProofScope<'_>) -> DrainProof {
     for path in pools {
         if scope.root.inside(&path).is_none() {
             proof.left.push(format!(
-                "the pool {} is not below --root, so what that system calls so cannot be told. Run this in that system",
+                "the pool {} is not below --root, so the pool of that name in that system cannot be found. Run this in that system",
                 path.display()
             ));
             continue;
@@ -209,7 +211,7 @@ fn running(pools: &[PathBuf], program: &str) -> Result<Vec<String>, Failure> {
     let silent = (found.silent.iter()).filter(|pid| may_run(**pid, pools, program));
     let silent = silent.map(|pid| {
         format!(
-            "the forebay {pid} does not answer, and may run {program} with the unit's pool: it is stopped (kill -CONT {pid}), or of another version (restart what it runs)"
+            "the forebay {pid} does not answer, and may run {program} with the unit's pool: it is stopped (kill -CONT {pid}), or of another version (restart its program)"
         )
     });
     // The kernel cuts names off.
@@ -258,7 +260,7 @@ fn look_below(
     for guard in guard::below(directory).map_err(failed())? {
         pools.extend(guard.pool.clone());
         proof.left.push(format!(
-            "{}: a guard of a run lies there, which a database stumbles over",
+            "{}: a guard of a run lies there: a database without Forebay refuses to start",
             guard.directory.display()
         ));
     }

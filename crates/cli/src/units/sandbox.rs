@@ -1,5 +1,5 @@
-//! What a unit's sandbox (systemd.exec(5)) takes from forebay, and what a drop-in gives back: as
-//! little as will do. What cannot be given back without opening the sandbox is refused, with why.
+//! A unit's sandbox (systemd.exec(5)), and the rights that a drop-in gives back to forebay: as few
+//! as will do. A right that would open the sandbox is refused, with the reason.
 //!
 //! Each answer is a line of `[Service]`; the rules stand in the order of [`answer`].
 
@@ -7,7 +7,7 @@ use super::settings::UnitSettings;
 use crate::{failure::Failure, metrics::MetricsAddress};
 use std::{net::SocketAddr, path::Path};
 
-/// What has to be reached from within the unit.
+/// The paths and calls that have to be reached from within the unit.
 pub struct SandboxNeeds<'a> {
     /// The unit, for messages.
     pub unit: &'a str,
@@ -17,11 +17,11 @@ pub struct SandboxNeeds<'a> {
     pub is_device: bool,
     /// `forebay`, and `libforebay.so`.
     pub programs: [&'a Path; 2],
-    /// Where the run serves figures, if it does.
+    /// The address at which the run serves figures, if it does.
     pub metrics: Option<MetricsAddress>,
 }
 
-/// What the drop-in says, and the user should know.
+/// The drop-in's lines, and notes for the user.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct SandboxAnswer {
     /// Lines of `[Service]`, with comments.
@@ -195,7 +195,7 @@ fn calls(settings: &UnitSettings, answer: &mut SandboxAnswer) {
         .is_some_and(is_error);
     if !settings.list("SystemCallFilter").is_empty() && !is_told {
         answer.lines.push(
-            "# Forebay does without what the filter refuses, if it is told so and not killed."
+            "# Forebay does without the calls that the filter refuses, if it gets an error and is not killed."
                 .to_owned(),
         );
         answer.lines.push("SystemCallErrorNumber=EPERM".to_owned());
@@ -241,7 +241,7 @@ fn figures(settings: &UnitSettings, address: SocketAddr, answer: &mut SandboxAns
     }
 }
 
-/// What is seen of processes.
+/// The processes that are seen.
 fn processes(settings: &UnitSettings, answer: &mut SandboxAnswer) {
     if settings.value("ProcSubset") == Some("pid") {
         answer

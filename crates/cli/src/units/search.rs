@@ -1,4 +1,4 @@
-//! Where a unit's files are: in the directories that systemd looks into, below a root
+//! The search for a unit's files, in the directories that systemd looks into, below a root
 //! (systemd.unit(5)).
 //!
 //! Where systemd runs, it says itself which files it has read; otherwise they are looked for as it
@@ -16,7 +16,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where units lie, the first before the others.
+/// Directories of units, the first before the others.
 const PLACES: [&str; 7] = [
     "etc/systemd/system",
     "run/systemd/system",
@@ -26,9 +26,9 @@ const PLACES: [&str; 7] = [
     "lib/systemd/system",
     "run/systemd/generator.late",
 ];
-/// Where the administrator's lie.
+/// The administrator's directory.
 const OWN: &str = "etc/systemd/system";
-/// Where systemd puts units that it makes of init scripts.
+/// The directory of units that systemd makes of init scripts.
 const OF_SCRIPTS: &str = "generator.late";
 /// Links that are followed at most.
 const LINKS_MAX: usize = 40;
@@ -36,9 +36,9 @@ const LINKS_MAX: usize = 40;
 /// A file of a unit.
 #[derive(Clone, Debug)]
 pub struct UnitFile {
-    /// Where it is on this system.
+    /// Its path on this system.
     pub path: PathBuf,
-    /// What it says.
+    /// Its text.
     pub text: String,
 }
 
@@ -62,12 +62,12 @@ impl FoundUnit {
     }
 }
 
-/// Why there are no files of a unit.
+/// The reason that there are no files of a unit.
 #[derive(Debug)]
 pub enum UnfoundUnit {
     /// There is no such unit that could be started from files of its own.
     Gone(Failure),
-    /// What there is cannot be told.
+    /// The files cannot be told.
     Unclear(Failure),
 }
 
@@ -176,7 +176,7 @@ impl UnitRoot {
         })
     }
 
-    /// What systemd says.
+    /// Asks systemd.
     fn ask(&self, typed: &UnitName) -> Result<(UnitName, Vec<PathBuf>), UnfoundUnit> {
         let shown = ShownUnit::of(typed)?;
         match &*shown.load_state {
@@ -193,7 +193,7 @@ impl UnitRoot {
         }
         if shown.is_stale {
             let why = format!(
-                "{}: its files were changed since systemd read them, so what it would start is not what systemd says. First: systemctl daemon-reload",
+                "{}: its files were changed since systemd read them, so its command is not the one that systemd has read. First: systemctl daemon-reload",
                 typed.stem()
             );
             return Err(UnfoundUnit::Unclear(Failure::Failed(why)));
@@ -202,7 +202,7 @@ impl UnitRoot {
         Ok((name, shown.files))
     }
 
-    /// What is found in its directories.
+    /// Looks into its directories.
     fn look(&self, typed: &UnitName) -> Result<(UnitName, Vec<PathBuf>), UnfoundUnit> {
         let mut name = typed.clone();
         for _ in 0..LINKS_MAX {
@@ -237,12 +237,13 @@ impl UnitRoot {
         })
     }
 
-    /// Where a path of this system leads within the root.
+    /// The target of a path of this system within the root.
     fn resolved(&self, path: &Path) -> PathBuf {
         self.followed(&self.inside(path).unwrap_or_else(|| path.to_owned()))
     }
 
-    /// Where a path of that system leads, as this one has it: links are followed as they are there.
+    /// The target of a path of that system, as this one has it: links are followed as they are
+    /// there.
     pub fn followed(&self, path: &Path) -> PathBuf {
         let parts = |path: &Path| -> Vec<PathBuf> {
             let parts = path.components().rev();

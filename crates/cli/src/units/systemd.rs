@@ -1,4 +1,4 @@
-//! What systemd is asked and told, by `systemctl`.
+//! Questions and orders to systemd, by `systemctl`.
 
 use super::name::UnitName;
 use crate::{
@@ -11,12 +11,12 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// True if systemd is what has started this system (sd_booted(3)).
+/// True if systemd has started this system (sd_booted(3)).
 pub fn is_running() -> bool {
     Path::new("/run/systemd/system").is_dir()
 }
 
-/// What systemd says of a unit.
+/// A unit's properties, as systemd shows them.
 pub struct ShownUnit {
     /// Its own name.
     pub id: String,

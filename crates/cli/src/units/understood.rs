@@ -1,5 +1,5 @@
-//! A unit as far as it has to be understood: the one command of it, its settings, whose it is, and
-//! what a drop-in says besides the answers to its sandbox.
+//! A unit as far as it has to be understood: its one command, its settings, its owner, and the
+//! drop-in's lines besides the answers to its sandbox.
 
 use super::{
     command::{ExecLine, runs_forebay},
@@ -114,7 +114,7 @@ impl UnderstoodUnit {
         }
         if self.spares() {
             say(&[
-                "# What is left when forebay has ended would run on without it.",
+                "# Processes that are left when forebay has ended would run on without it.",
                 "SendSIGKILL=yes",
             ]);
         }
@@ -130,7 +130,7 @@ impl UnderstoodUnit {
         lines
     }
 
-    /// What the user should know of it.
+    /// Notes for the user on it.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.is_forking() {

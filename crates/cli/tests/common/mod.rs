@@ -1,4 +1,4 @@
-//! What the tests share: a directory of their own, and the program run in it.
+//! Shared by the tests: a directory of their own, and the program run in it.
 #![allow(dead_code, reason = "each test uses some of it")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 

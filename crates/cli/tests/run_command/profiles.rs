@@ -1,5 +1,4 @@
-//! Which files are absorbed: by the profile that goes with the program's name, or one of a
-//! configuration file.
+//! Profiles choose the absorbed files: by the program's name, or from a configuration file.
 
 use crate::common::{Sandbox, databases::small_pool};
 use std::{fs, os::unix::fs::symlink};

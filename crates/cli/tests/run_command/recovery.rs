@@ -1,4 +1,4 @@
-//! What a run that was killed left in its pool is in the files after the next one, or after a
+//! Records that a killed run left in its pool are in the files after the next run, or after a
 //! recovery, whatever became of the files' times and names.
 
 use crate::common::{

@@ -1,4 +1,4 @@
-//! What libaio and POSIX AIO write by a descriptor with `O_DSYNC` is synced, though the kernel does
+//! Writes of libaio and POSIX AIO by a descriptor with `O_DSYNC` are synced, though the kernel does
 //! not know of the flag.
 
 use crate::{

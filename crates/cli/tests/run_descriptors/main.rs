@@ -1,5 +1,5 @@
-//! What of a program under `forebay run` is its own, and what is not: its locks, its FIFOs, its
-//! numbers; the memory that it unmaps.
+//! A program's own things under `forebay run`, and those that are not its own: its locks, its
+//! FIFOs, its numbers; the memory that it unmaps.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod aio;

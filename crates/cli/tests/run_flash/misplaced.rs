@@ -1,6 +1,6 @@
-//! What administrators do to caches and data directories: copy them, put an older one back, move a
-//! table's file, use one cache for two servers. Newer pages are found, or missed; no older one is
-//! served or written in their place without a word.
+//! Administrators' mistakes with caches and data directories: they copy them, put an older one
+//! back, move a table's file, use one cache for two servers. Newer pages are found, or missed; no
+//! older one is served or written in their place without a word.
 
 use crate::world::{World, fill, has_flushed, sound, sum};
 use std::fs;

@@ -1,5 +1,5 @@
-//! What the cache is kept in: a file of its size, or a device that holds nothing else. Anything
-//! else is refused in a sentence, and not changed.
+//! The place of a cache: a file of its size, or a device that holds nothing else. Anything else is
+//! refused in a sentence, and not changed.
 
 use crate::{
     common::{

@@ -1,5 +1,5 @@
-//! How pages are written is a setting: written through, they are in the files as well; and it may
-//! change at any time.
+//! The policy for written pages is a setting: written through, they are in the files as well; and
+//! it may change at any time.
 
 use crate::{
     common::{FOREBAY, Sandbox, databases::Strike},

@@ -1,4 +1,4 @@
-//! What the tests of the flash cache share: a MariaDB server with a data directory and a cache of
+//! Shared by the tests of the flash cache: a MariaDB server with a data directory and a cache of
 //! its own, and the table that they change.
 
 use crate::common::{FOREBAY, Ran, Sandbox, skip};

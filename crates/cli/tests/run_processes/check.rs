@@ -1,4 +1,4 @@
-//! What must be there after a round: compared with the same calls without Forebay.
+//! The check after a round: its files are compared with those of the same calls without Forebay.
 
 use super::{
     End, LIVES,

@@ -1,4 +1,4 @@
-//! What `programs/processes.c` says and leaves: a life's steps, its logs, and the records of files
+//! Output and files of `programs/processes.c`: a life's steps, its logs, and the records of files
 //! that all have.
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command};

@@ -1,5 +1,5 @@
-//! Where in the table a file is, by its device and inode: each open for writing asks that, and
-//! there may be a hundred thousand files.
+//! The table's index by device and inode. Each open for writing asks it, and there may be a hundred
+//! thousand files.
 //!
 //! The files are in chains, by what their keys are mixed to. The supervisor alone changes them, and
 //! says before and after that it does. A reader takes neither lock nor turn: what it finds is what
@@ -22,10 +22,10 @@ const CHAINS_BITS: u32 = 15;
 #[repr(transparent)]
 pub(super) struct IndexHeads([AtomicU32; CHAINS]);
 
-/// What [`TablePage::changes`] is while chains are changed, like every odd number.
+/// Value of [`TablePage::changes`] while chains are changed; every odd number means that.
 pub(super) const CHANGING: u64 = 1;
 
-/// What something has written over leads to no end.
+/// A chain that something has written over has no end.
 struct EndlessChain;
 
 /// The chain of a file.

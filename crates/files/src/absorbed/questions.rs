@@ -34,7 +34,7 @@ pub(crate) struct QuestionTable {
 }
 
 impl QuestionTable {
-    /// Where what is said of the first entry lies in the table; and before it, the bell.
+    /// Offset in the table of the question about the first entry; and before it, the bell.
     pub(super) const OFFSET: usize = offset_of!(TablePage, asking) + offset_of!(Self, asked);
 
     /// The last question about an entry.
@@ -51,7 +51,7 @@ pub(crate) struct FileQuestion {
     number: u32,
 }
 
-/// What became of it.
+/// The outcome of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QuestionOutcome {
     /// The file was let go of.
@@ -63,7 +63,7 @@ pub(crate) enum QuestionOutcome {
 }
 
 impl TablePage {
-    /// What became of a question about the file.
+    /// The outcome of a question about the file.
     pub(crate) fn heard(&self, key: FileKey, question: &FileQuestion) -> QuestionOutcome {
         match self.entry_of(key) {
             Some((at, entry))
@@ -84,7 +84,7 @@ impl TablePage {
 pub(crate) struct AskingView(Mapped<QuestionTable>);
 
 impl AskingView {
-    /// Where it is mapped.
+    /// The range that it is mapped at.
     pub(crate) fn memory(&self) -> Range<usize> {
         self.0.memory()
     }
@@ -147,7 +147,7 @@ impl AbsorbedTable {
         }
     }
 
-    /// How many questions there were.
+    /// The number of questions so far.
     pub(crate) fn bell(&self) -> u32 {
         self.page.asking.bell.load(Acquire)
     }

@@ -13,8 +13,8 @@ use crate::{boot, pending_records, processes::NotedProcess, run_files::order_pat
 use std::path::Path;
 use uuid::Uuid;
 
-/// Removes this user's tables whose supervisor is dead, whose clients are, and whose lane has
-/// nothing that is needed. Those of another boot, too: their processes may live, and have been
+/// Removes this user's tables whose supervisor is dead, whose clients are dead, and whose lane has
+/// no record that is needed. Those of another boot, too: their processes may live, and have been
 /// given another boot's id than this one.
 pub(crate) fn clean_up(directory: &Path, boot: Uuid) {
     let user = rustix::process::geteuid().as_raw();

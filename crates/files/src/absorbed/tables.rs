@@ -34,7 +34,7 @@ pub(crate) fn of_users(directory: &Path, is_wanted: impl Fn(u32) -> bool) -> Vec
     found.collect()
 }
 
-/// What is named as a table is.
+/// The directory's entries that are named as tables are.
 fn named(directory: &Path) -> impl Iterator<Item = DirEntry> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter(|entry| {
@@ -44,7 +44,7 @@ fn named(directory: &Path) -> impl Iterator<Item = DirEntry> {
 }
 
 /// A table of this boot that has another layout: a run of another version of forebay has it, and
-/// what it absorbs is not known.
+/// its absorbed files are not known.
 pub(crate) struct StrangeTable {
     file: OwnedFd,
     /// Its layout is one whose processes have it locked.
@@ -52,7 +52,7 @@ pub(crate) struct StrangeTable {
 }
 
 impl StrangeTable {
-    /// What is open as `fd`, if it is one.
+    /// The table that is open as `fd`, if it is one.
     pub(crate) fn of(fd: OwnedFd, boot: Uuid) -> Option<Self> {
         let mut head = [0; HEAD];
         let read = rustix::io::pread(&fd, &mut head, 0).ok()?;

@@ -1,5 +1,4 @@
-//! The supervisor's address: what this process says to it before it is a member, or without being
-//! one.
+//! The supervisor's address, and messages to it from a process that is no member, or not yet.
 
 use crate::{
     shared::LOOK,
@@ -15,14 +14,14 @@ use std::{
 };
 use uuid::Uuid;
 
-/// How long the supervisor may take to hear something that has no answer.
+/// The longest time of a message to the supervisor that has no answer.
 const TELL_WAIT: Duration = Duration::from_secs(2);
-/// How long the supervisor may take to have a file let go of, asked by a signal handler.
+/// The longest time of the supervisor to have a file let go of, asked by a signal handler.
 const LET_GO_WAIT: Duration = Duration::from_secs(15);
 /// Attempts to be welcomed by a supervisor that has too many connections.
 const WELCOME_ATTEMPTS: u32 = 500;
 
-/// Where the supervisor is, and how to say who we are.
+/// The supervisor's address, and the introduction of this process.
 pub(super) struct SupervisorAddress {
     pub(super) socket: Vec<u8>,
     pub(super) token: Uuid,

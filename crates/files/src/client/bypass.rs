@@ -41,9 +41,9 @@ use std::{
     time::Duration,
 };
 
-/// How long to try to be heard by a supervisor that lives.
+/// Time to try to be heard by a supervisor that lives.
 const HEARD_WAIT: Duration = Duration::from_secs(30);
-/// How long it may take to answer.
+/// The longest time of its answer.
 const ANSWER_WAIT: Duration = Duration::from_secs(15);
 /// Time between two attempts.
 const AGAIN: Duration = Duration::from_millis(20);
@@ -53,13 +53,13 @@ const AGAIN_ALONE: Duration = Duration::from_millis(100);
 /// This process could not connect for [`HEARD_WAIT`].
 static UNREACHABLE: AtomicBool = AtomicBool::new(false);
 
-/// How long to try to be heard by a supervisor that lives.
+/// Time to try to be heard by a supervisor that lives.
 pub(super) fn heard_wait() -> Duration {
     failpoint::limit("heard", HEARD_WAIT)
 }
 
-/// Finds the table of what the run absorbs, and what counts the run's changes: where they lie, or
-/// else from the supervisor.
+/// Finds the table of absorbed files, and the counts of the run's changes: at their paths, or else
+/// from the supervisor.
 pub(super) fn find_table(
     config: &ClientConfig,
     path: &Path,
@@ -173,7 +173,7 @@ impl ClientConfig {
         }
     }
 
-    /// As [`claim`](Self::claim), of what is open as `fd`, if it is a file.
+    /// As [`claim`](Self::claim), of the file that is open as `fd`, if it is one.
     pub(super) fn claim_open(&self, fd: c_int) -> Result<(), Errno> {
         if !self.any_absorbed() {
             return Ok(());
@@ -292,9 +292,9 @@ pub fn opened(fd: c_int) -> Result<(), Errno> {
     CONFIG.get().map_or(Ok(()), |config| config.claim_open(fd))
 }
 
-/// Before a copy may share the blocks of what is open as `fd`: returns when the run does not absorb
-/// it. Such a block gets another place when it is written next, which the journal has; what is
-/// written in place is ordered then. Ext4 shares none.
+/// Before a copy may share the blocks of the file that is open as `fd`: returns when the run does
+/// not absorb it. Such a block gets another place when it is written next, which the journal has;
+/// what is written in place is ordered then. Ext4 shares none.
 ///
 /// # Errors
 /// As [`opened`].
@@ -352,7 +352,7 @@ pub fn executing_past() -> Result<(), Errno> {
     Ok(())
 }
 
-/// False if a program that is executed now would not find the table of what the run absorbs: it has
+/// False if a program that is executed now would not find the table of absorbed files: it has
 /// another root, or may not open the table, or has no descriptor left for it.
 #[must_use]
 pub fn is_table_in_reach() -> bool {
@@ -367,7 +367,7 @@ pub fn any_absorbed() -> bool {
     CONFIG.get().is_some_and(ClientConfig::any_absorbed)
 }
 
-/// When the program starts: descriptors that it inherited of files that the run absorbs are joined
+/// Joins, when the program starts, descriptors that it inherited of files that the run absorbs,
 /// before they are written to.
 pub(super) fn note_inherited(config: &ClientConfig) {
     let mut asked: Vec<FileKey> = Vec::new();

@@ -1,4 +1,4 @@
-//! How deep a thread is in the client.
+//! A thread's depth of calls into the client.
 
 use crate::sys::Frame;
 use std::{cell::Cell, marker::PhantomData};
@@ -32,7 +32,7 @@ impl Drop for ClientCall<'_> {
     }
 }
 
-/// True if this thread is inside the client: what it does with files is the client's own business.
+/// True if this thread is inside the client: its calls on files are the client's own business.
 #[inline]
 #[must_use]
 pub fn is_inside() -> bool {

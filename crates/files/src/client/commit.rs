@@ -1,6 +1,6 @@
-//! Before the kernel syncs by itself: what it makes durable the pool has then, too. Where an append
-//! alone is not durable, a pool on a disk, a recovery would else write over it what the pool has,
-//! which is older. docs/files-write.md, "A pool on a disk".
+//! The commit before the kernel syncs by itself: the pool has the same bytes durable then, too.
+//! Where an append alone is not durable, a pool on a disk, a recovery would else write over it what
+//! the pool has, which is older. docs/files-write.md, "A pool on a disk".
 
 use super::{call_depth::interrupted, session};
 use crate::{log::ENDED, sys};

@@ -1,4 +1,4 @@
-//! What the environment says of the run.
+//! The run's settings, read from the environment.
 
 use super::address::SupervisorAddress;
 use crate::{
@@ -13,20 +13,22 @@ pub(super) struct ClientConfig {
     pub(super) patterns: Vec<CString>,
     /// Making an `io_uring` fails.
     pub(super) refuse_io_uring: bool,
-    /// How the names of guards of the run's pool begin, which this process does not see.
+    /// First part of the names of guards of the run's pool, which this process does not see.
     pub(super) guard: Option<CString>,
-    /// What the run absorbs. Without it, this process is as one outside the run to the others.
+    /// The table of absorbed files. Without it, this process is as one outside the run to the
+    /// others.
     pub(super) table: Option<TableView>,
-    /// What the run's file systems may still lack. Without it this process can be no member.
+    /// Changes that the run's file systems may still lack. Without it this process can be no
+    /// member.
     pub(super) order: Option<OrderView>,
-    /// By which a process asks that a file be made plain, though it cannot connect; none if this
-    /// process may not write to the table.
+    /// The page by which a process asks that a file be made plain, though it cannot connect; none
+    /// if this process may not write to the table.
     pub(super) asking: Option<AskingView>,
-    /// Where the table is.
+    /// The table's path.
     pub(super) table_path: PathBuf,
     /// The command that has an agent serve a program which the library does not fit.
     pub(super) enter: Option<CString>,
-    /// How long to try to be heard by a supervisor that lives.
+    /// Time to try to be heard by a supervisor that lives.
     pub(super) heard_wait: Duration,
 }
 

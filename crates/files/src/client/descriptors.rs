@@ -36,8 +36,8 @@ pub fn unsharing() {
     }
 }
 
-/// Before a child is made that shares this process's descriptors but not its memory: what it closes
-/// and opens is not heard of here. Or it shares the memory, not the descriptors, and goes on beside
+/// Before a child is made that shares this process's descriptors but not its memory: its opens and
+/// closes are not heard of here. Or it shares the memory, not the descriptors, and goes on beside
 /// this process: what a number is then depends on who asks. As [`unsharing`].
 pub fn sharing() {
     if !sys::in_vforked_child() {
@@ -208,8 +208,8 @@ pub(super) fn close_again(fd: c_int, errno: Errno) -> Errno {
     errno
 }
 
-/// `fd` was opened just now: what is known of its number is of a descriptor that was closed past
-/// the client.
+/// `fd` was opened just now: the note of its number is of a descriptor that was closed past the
+/// client.
 pub(super) fn is_new(fd: c_int) {
     if fd_table::entry(fd).is_some() {
         note(fd, None);
@@ -261,8 +261,8 @@ pub fn hidden_flags(fd: c_int) -> c_int {
 }
 
 /// True if a file that is open was opened with `O_SYNC` or `O_DSYNC` and the kernel does not know
-/// it: what a ring writes to it would be complete, and not synced. Where threads have descriptors
-/// of their own what is known of a number stays ([`unsharing`]); something else than a file, as a
+/// it: a ring's writes to it would be complete, and not synced. Where threads have descriptors of
+/// their own what is known of a number stays ([`unsharing`]); something else than a file, as a
 /// ring, may have it by now.
 #[must_use]
 pub fn hides_syncs() -> bool {
@@ -274,7 +274,7 @@ pub fn hides_syncs() -> bool {
     if hides {
         sys::complain_once(
             &TOLD,
-            "an io_uring is refused (ENOSYS): what it writes to a log that is open with O_SYNC or O_DSYNC would not be synced",
+            "an io_uring is refused (ENOSYS): its writes to a log that is open with O_SYNC or O_DSYNC would not be synced",
         );
     }
     hides

@@ -1,6 +1,6 @@
-//! `O_DIRECT`, which is taken from a descriptor that is absorbed: the page cache has what is
-//! written, and the pool makes it durable. What the kernel refuses a program that has asked for it
-//! is refused all the same, or the program would take its disk for another one.
+//! `O_DIRECT`, which is taken from a descriptor that is absorbed: the page cache has its writes,
+//! and the pool makes them durable. What the kernel refuses a program that has asked for it is
+//! refused all the same, or the program would take its disk for another one.
 
 use super::fd_table::{self, FdEntry};
 use crate::sys;
@@ -15,7 +15,7 @@ use std::{ffi::c_int, io::IoSlice, os::fd::BorrowedFd};
 const RWF_ATOMIC: c_int = 0x40;
 const STATX_WRITE_ATOMIC: u32 = 0x1_0000;
 
-/// What is known of a descriptor that was opened with these flags, of the absorbed file with this
+/// The entry of a descriptor that was opened with these flags, of the absorbed file with this
 /// number.
 pub(super) fn entry_of(fd: BorrowedFd<'_>, number: usize, flags: c_int) -> FdEntry {
     let entry = FdEntry::new(Some(number), flags);
@@ -92,7 +92,7 @@ pub fn is_direct(fd: c_int) -> bool {
     fd_table::entry(fd).is_some_and(|entry| entry.alignment() != [1, 1])
 }
 
-/// Whether places are aligned, each with its address and bytes. Without any byte, and where there
+/// True if places are aligned, each with its address and bytes. Without any byte, and where there
 /// is no memory, it is the kernel's to say what it does.
 fn fit(
     [offset, memory]: [u64; 2],
@@ -111,7 +111,7 @@ fn fit(
     is_aligned || !any
 }
 
-/// Where a write goes.
+/// The place of a write.
 fn position(fd: BorrowedFd<'_>, entry: FdEntry, offset: Option<u64>) -> Result<u64, Errno> {
     match offset {
         _ if entry.append() => Ok(sys::stat_of(fd)?.st_size.unsigned_abs()),

@@ -1,5 +1,4 @@
-//! What the client knows of descriptors: a fixed table, so that nothing is allocated where a write
-//! goes through.
+//! The client's table of descriptors. Its size is fixed, so that a write allocates nothing.
 
 use super::{lookup, session};
 use crate::{FILES_MAX, sys};
@@ -18,7 +17,7 @@ pub const DESCRIPTORS: usize = 1 << 17;
 /// The C library's standard streams write to descriptors up to this one.
 const STDERR: c_int = 2;
 
-/// What the client knows of one descriptor, in one word: 0 for most.
+/// The client's note of one descriptor, in one word: 0 for most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FdEntry(u32);
 
@@ -40,14 +39,14 @@ const HIDDEN: [(u32, c_int); 3] = [
 /// The one of them that it may take back.
 const DIRECT: u32 = 1 << 21;
 
-/// Where the exponents stand of what offsets and lengths, and addresses, are aligned to.
+/// Bits of the exponents that offsets and lengths, and addresses, are aligned to.
 const ALIGNED: [u32; 2] = [23, 27];
 /// The largest.
 const ALIGNED_MAX: u32 = 15;
 
 const _: () = assert!(FILES_MAX < FILE as usize, "FILE has too few bits");
 
-/// The flags that are taken from a descriptor that is absorbed: what they ask for is emulated.
+/// The flags that are taken from a descriptor that is absorbed: their effect is emulated.
 pub(super) const HIDDEN_FLAGS: c_int = libc::O_SYNC | libc::O_DSYNC | libc::O_DIRECT;
 
 impl FdEntry {
@@ -78,7 +77,7 @@ impl FdEntry {
         Self(self.0 | offset << ALIGNED[0] | memory << ALIGNED[1])
     }
 
-    /// What offsets and lengths, and addresses, are to be multiples of.
+    /// The units that offsets and lengths, and addresses, are to be multiples of.
     #[inline]
     pub(super) fn alignment(self) -> [u64; 2] {
         let of = |at: u32| match self.0 & DIRECT {
@@ -116,7 +115,7 @@ impl FdEntry {
         self.0 & INHERITED != 0
     }
 
-    /// True if what is written by the descriptor goes to the pool, or will.
+    /// True if writes by the descriptor go to the pool, or will.
     pub(super) fn is_followed(self) -> bool {
         self.file().is_some() || self.is_inherited()
     }
@@ -155,7 +154,7 @@ thread_local! {
     static CHILDS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What is known of `fd`.
+/// The note of `fd`.
 #[inline]
 pub(super) fn entry(fd: c_int) -> Option<FdEntry> {
     let word = ENTRIES.get(usize::try_from(fd).ok()?)?.load(Acquire);
@@ -192,12 +191,12 @@ fn is_childs_own(fd: c_int, entry: FdEntry) -> bool {
     session::there().is_some_and(|session| key != Some(session.page.files[number].key()))
 }
 
-/// Whether anything can be noted of `fd`.
+/// True if anything can be noted of `fd`.
 fn has_place_for(fd: c_int) -> bool {
     usize::try_from(fd).is_ok_and(|fd| fd < DESCRIPTORS)
 }
 
-/// Notes what is known of `fd`; false if it is too large for that.
+/// Sets the note of `fd`; false if it is too large for that.
 pub(super) fn set_entry(fd: c_int, entry: Option<FdEntry>) -> bool {
     let Some(place) = usize::try_from(fd).ok().and_then(|fd| ENTRIES.get(fd)) else {
         return entry.is_none();
@@ -209,14 +208,14 @@ pub(super) fn set_entry(fd: c_int, entry: Option<FdEntry>) -> bool {
     true
 }
 
-/// Notes that the program has cleared `O_DIRECT` of `fd`, beside what is known of it.
+/// Notes that the program has cleared `O_DIRECT` of `fd`, beside the rest of its note.
 pub(super) fn clear_direct(fd: c_int) {
     if let Some(place) = usize::try_from(fd).ok().and_then(|fd| ENTRIES.get(fd)) {
         place.fetch_and(!DIRECT, AcqRel);
     }
 }
 
-/// Notes the flags that `of` hides of `fd` as well, beside what is known of it.
+/// Notes the flags that `of` hides of `fd` as well, beside the rest of its note.
 pub(super) fn add_hidden(fd: c_int, of: FdEntry) {
     if let Some(place) = usize::try_from(fd).ok().and_then(|fd| ENTRIES.get(fd)) {
         use_place(fd);
@@ -276,13 +275,13 @@ pub(super) fn set_given(fd: c_int) {
     GIVEN.set(fd, true);
 }
 
-/// Whether a spawned program may get a copy of `fd`. Of one that cannot be noted: true.
+/// True if a spawned program may get a copy of `fd`. Of one that cannot be noted: true.
 pub(super) fn may_be_given(fd: c_int) -> bool {
     GIVEN.has(fd).unwrap_or(true)
 }
 
-/// True if what is absorbed must not be open as `fd`: nothing can be noted of that number, or a
-/// stream uses it, which the client does not see.
+/// True if no absorbed file may be open as `fd`: nothing can be noted of that number, or a stream
+/// uses it, which the client does not see.
 pub(super) fn must_be_plain(fd: c_int) -> bool {
     fd <= STDERR || STREAMS.has(fd) == Some(true) || !has_place_for(fd)
 }

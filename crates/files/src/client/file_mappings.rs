@@ -59,14 +59,14 @@ impl FileMapping {
     }
 }
 
-/// True if what changes mappings has to be told to [`unmapping`].
+/// True if changes of mappings have to be told to [`unmapping`].
 #[inline]
 #[must_use]
 pub fn has_mapped() -> bool {
     ANY.load(Relaxed)
 }
 
-/// The program has mapped what is open as `fd`.
+/// Notes that the program has mapped the file that is open as `fd`.
 pub fn mapped(fd: c_int, address: usize, bytes: usize) {
     let key = sys::borrow(fd).and_then(|raw| regular(raw).ok());
     let is_absorbed = |key| CONFIG.get().is_some_and(|config| config.is_absorbed(key));
@@ -75,9 +75,9 @@ pub fn mapped(fd: c_int, address: usize, bytes: usize) {
     }
 }
 
-/// It is about to unmap what is there, or to move it: afterwards another thread's mapping may be.
-/// True if anything is known of it: then [where it is](stays_mapped) afterwards is to be told, if
-/// it is anywhere.
+/// Hears that it is about to unmap a range, or to move it: afterwards another thread's mapping may
+/// be there. True if anything is known of it: then [where it is](stays_mapped) afterwards is to be
+/// told, if it is anywhere.
 #[must_use]
 pub fn unmapping(range: &Range<usize>) -> bool {
     let is_known = overlaps(range);
@@ -91,7 +91,7 @@ pub fn unmapping(range: &Range<usize>) -> bool {
     is_known
 }
 
-/// What it was about to unmap or to move is here now.
+/// Notes that a range which was about to be unmapped or moved is here now.
 pub fn stays_mapped(range: Range<usize>) {
     note(range);
 }
@@ -111,7 +111,7 @@ fn overlaps(range: &Range<usize>) -> bool {
     TOO_MANY.load(Acquire) || KNOWN.iter().any(is_in)
 }
 
-/// A copy of what is to be written, if any of it lies in a mapping of an absorbed file.
+/// A copy of the bytes to be written, if any of them lie in a mapping of an absorbed file.
 ///
 /// # Errors
 /// It cannot be copied: the file is to be plain.

@@ -1,5 +1,5 @@
-//! What a forked child has anew: its parent's threads may have held the locks in it, and what it
-//! says is of its parent.
+//! State that a forked child starts empty. Its parent's threads may have held the locks in it, and
+//! its contents describe the parent.
 #![expect(unsafe_code, reason = "a pointer to what is never freed")]
 
 use std::{
@@ -17,7 +17,7 @@ pub(super) struct ForkLocal<T: Send + Sync + 'static> {
 }
 
 impl<T: Send + Sync + 'static> ForkLocal<T> {
-    /// What it is at `first`.
+    /// A state that `first` makes.
     pub(super) const fn new(first: fn() -> T) -> Self {
         Self {
             current: AtomicPtr::new(ptr::null_mut()),

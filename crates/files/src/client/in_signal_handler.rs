@@ -1,4 +1,4 @@
-//! What a signal handler does above a call of the client that it interrupted
+//! File calls of a signal handler above a call of the client that it interrupted
 //! (docs/files-limits.md, "Signal handlers").
 //!
 //! The call may hold any of our locks and may have a record unfinished, so nothing here takes a
@@ -34,9 +34,9 @@ use std::{
     time::Duration,
 };
 
-/// How long the supervisor may take to have a file let go of.
+/// The longest time of the supervisor to have a file let go of.
 const LET_GO_WAIT: Duration = Duration::from_secs(15);
-/// How often to look whether another thread retired the file.
+/// Interval of looks if another thread retired the file.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// Opens a file plainly. If it is absorbed, here or elsewhere, it is so no longer when this
@@ -83,8 +83,8 @@ pub(super) fn leave_inherited(fd: BorrowedFd<'_>, number: usize) {
     }
 }
 
-/// Syncs an absorbed file: what the handler wrote to it is durable, and nothing older is written
-/// over it, when this returns.
+/// Syncs an absorbed file: the handler's writes to it are durable, and nothing older is written
+/// over them, when this returns.
 ///
 /// # Errors
 /// That of the sync; of changing the file's time, which needs the right to write to it.

@@ -11,15 +11,15 @@ use std::ops::Range;
 pub(super) struct LastWriteCache {
     /// Of the first block, as far as the lane has not got it.
     first: Vec<u8>,
-    /// Of what is behind the first block.
+    /// Bytes behind the first block.
     last: Vec<u8>,
 }
 
 /// Parts of a write's first block.
 pub(super) struct ComparedWrite {
-    /// What is logged.
+    /// The logged range.
     pub(super) logged: Range<usize>,
-    /// What was copied: from the beginning of a word on, and at least what is logged.
+    /// The copied range: from the beginning of a word on, and at least `logged`.
     pub(super) copied: Range<usize>,
 }
 
@@ -31,7 +31,7 @@ impl LastWriteCache {
         }
     }
 
-    /// Compares a write to `at` with what is known, and takes the copies. At least a word is
+    /// Compares a write to `at` with the known bytes, and takes the copies. At least a word is
     /// logged: a record has the write's time.
     pub(super) fn compare(
         &mut self,
@@ -122,8 +122,8 @@ mod tests {
         }
     }
 
-    /// What is logged of each write in turn, at the file's beginning, and the file as a replay of
-    /// that makes it. Processes write in turn.
+    /// The bytes logged of each write in turn, at the file's beginning, and the file as a replay of
+    /// these makes it. Processes write in turn.
     fn replayed(writes: &[(u64, Vec<u8>)]) -> (Vec<usize>, Vec<u8>) {
         let (page, _) = SharedPage::new("forebay-test", PART).unwrap();
         let place = KnownPlace::of(&page);

@@ -1,4 +1,4 @@
-//! Which file a name leads to, and whether the run absorbs it.
+//! The lookup of a name: its file, and the file's number if the run absorbs it.
 
 use super::{
     config::CONFIG,
@@ -73,7 +73,8 @@ fn see(dir: c_int, path: &CStr, flags: AtFlags) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(sys::directory(dir), path, held, Mode::empty())
 }
 
-/// Where a name leads, without links on the way; it is no link itself. Needs no descriptor.
+/// The place that a name leads to, without links on the way; it is no link itself. Needs no
+/// descriptor.
 pub(super) fn real_path(name: (c_int, &CStr)) -> Option<PathBuf> {
     std::fs::canonicalize(absolute(name)).ok()
 }
@@ -126,10 +127,10 @@ pub(super) fn stat_at(dir: c_int, path: &CStr, flags: AtFlags) -> Option<FileKey
     (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then(|| key(&stat))
 }
 
-/// By which [`regular`] says that it is something else.
+/// The error by which [`regular`] says that it is something else.
 pub(super) const NOT_REGULAR: Errno = Errno::INVAL;
 
-/// What a descriptor is of, if that is a regular file.
+/// The status and key of a descriptor's file, if that is a regular file.
 ///
 /// # Errors
 /// [`NOT_REGULAR`]; the kernel's, if that is not known.

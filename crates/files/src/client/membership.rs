@@ -1,4 +1,4 @@
-//! How this process stands to its run: one word, of which a forked child has a copy.
+//! This process's standing to its run: one word, of which a forked child has a copy.
 //! docs/files-membership.md, "Members", draws it.
 
 use std::sync::{
@@ -9,7 +9,7 @@ use std::sync::{
     },
 };
 
-/// How a process stands to its run.
+/// A process's standing to its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum RunStanding {
@@ -107,7 +107,7 @@ fn standing() -> RunStanding {
     RunStanding::ALL[usize::from(STANDING.load(Acquire))]
 }
 
-/// What it was.
+/// Changes the standing, and gives the earlier one.
 fn change(to: impl Fn(RunStanding) -> RunStanding) -> RunStanding {
     let of = |word: u8| RunStanding::ALL[usize::from(word)];
     let next = |word| Some(to(of(word)) as u8);
@@ -177,7 +177,7 @@ pub(super) fn is_to_join() -> bool {
 /// This process has descriptors that it inherited of files that the run absorbs.
 static INHERITED: AtomicBool = AtomicBool::new(false);
 
-/// When the program starts: it has some.
+/// Notes that the program has inherited some when it starts.
 pub(super) fn note_inherited() {
     INHERITED.store(true, Relaxed);
 }
@@ -188,7 +188,7 @@ pub(super) fn has_inherited() -> bool {
     INHERITED.load(Relaxed)
 }
 
-/// Why files that the profile names stay plain in this process, for status.
+/// The reason that files which the profile names stay plain in this process, for status.
 static PLAIN_FOR: OnceLock<String> = OnceLock::new();
 
 /// Files that the profile names stay plain in this process: the first reason is the one.
@@ -196,7 +196,7 @@ pub(super) fn stays_plain_for(why: impl Into<String>) {
     let _ = PLAIN_FOR.set(why.into());
 }
 
-/// Why they do, if they do.
+/// The reason that they do, if they do.
 pub(super) fn plain_for() -> Option<String> {
     PLAIN_FOR.get().cloned()
 }
@@ -204,12 +204,12 @@ pub(super) fn plain_for() -> Option<String> {
 /// Asked before this process joins.
 static BEFORE_JOINING: OnceLock<fn() -> Result<(), String>> = OnceLock::new();
 
-/// Has `check` asked before this process joins the run: why it must not.
+/// Has `check` asked before this process joins the run: it gives the reason that it must not.
 pub fn before_joining(check: fn() -> Result<(), String>) {
     let _ = BEFORE_JOINING.set(check);
 }
 
-/// Before this process joins: what was said.
+/// Before this process joins: the answer of the check.
 pub(super) fn ask_to_join() -> Result<(), String> {
     BEFORE_JOINING.get().map_or(Ok(()), |check| check())
 }

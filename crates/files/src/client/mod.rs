@@ -1,5 +1,5 @@
 //! The client: the files tier inside the database's process, called by libforebay.so before,
-//! instead of, or after what the C library does. It has no threads and calls nothing of the
+//! instead of, or after functions of the C library. It has no threads and calls nothing of the
 //! database.
 //!
 //! All functions may be called by any thread. A descriptor that is not absorbed costs one load
@@ -160,17 +160,17 @@ pub fn start() {
     }
 }
 
-/// True if writes to `fd` go to the pool as well, or if its flags are not what the database
-/// believes: then the functions below must be called instead of, or around, the C library's.
+/// True if writes to `fd` go to the pool as well, or if its flags are not those that the database
+/// believes in: then the functions below must be called instead of, or around, the C library's.
 #[inline]
 #[must_use]
 pub fn absorbs(fd: c_int) -> bool {
     fd_table::entry(fd).is_some()
 }
 
-/// True if writes to `fd` go to the pool as well, or will: what moves its position must be done by
-/// [`at_position`]. Of any other descriptor that [`absorbs`] only the flags are known, and its
-/// number may be a pipe in another thread, which a read waits for.
+/// True if writes to `fd` go to the pool as well, or will: a call that moves its position must be
+/// done by [`at_position`]. Of any other descriptor that [`absorbs`] only the flags are known, and
+/// its number may be a pipe in another thread, which a read waits for.
 #[inline]
 #[must_use]
 pub fn is_followed(fd: c_int) -> bool {

@@ -131,7 +131,7 @@ pub fn rename(
     named.and(done)
 }
 
-/// Exchanges what two names are of: `real` does it. A file that has one becomes plain before; what
+/// Exchanges the files of two names: `real` does it. A file that has one becomes plain before; what
 /// is in a directory is followed.
 ///
 /// # Errors
@@ -242,8 +242,8 @@ pub fn link(
     done
 }
 
-/// Before a name changes, which the kernel may make durable at any time: what says so is durable,
-/// and all that was written before.
+/// Before a name changes, which the kernel may make durable at any time: the record of it is
+/// durable, and all earlier writes.
 pub(super) fn commit(held: &HeldFile) -> Result<(), Errno> {
     held.session.commit(held.shared.end.load(Acquire))
 }
@@ -295,8 +295,8 @@ impl LosingName {
         Ok(Self { session, named })
     }
 
-    /// What became of it says the file alone: the kernel may have refused, or another process may
-    /// have given it another name meanwhile.
+    /// The file alone tells the outcome: the kernel may have refused, or another process may have
+    /// given it another name meanwhile.
     fn end(self, name: (c_int, &CStr)) -> Result<(), Errno> {
         let LookedUpFile {
             number,

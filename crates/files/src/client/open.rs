@@ -1,5 +1,5 @@
-//! Opening: which files are absorbed, and from when on. docs/files-membership.md, "Absorbing a
-//! file".
+//! Opening: the choice of files to absorb, and the beginning of it. docs/files-membership.md,
+//! "Absorbing a file".
 
 use super::{
     bypass,
@@ -34,8 +34,8 @@ use std::{
     time::Duration,
 };
 
-/// How long another process may take to open a file that is to be absorbed, before this one does
-/// not wait for it any more.
+/// The longest time that another process may take to open a file that is to be absorbed, before
+/// this one does not wait for it any more.
 const OPENING_WAIT: Duration = Duration::from_secs(10);
 
 /// Opens a file: `real` opens it with the flags it is given. Those may lack `O_SYNC`, `O_DSYNC`,
@@ -131,7 +131,7 @@ fn open_to_truncate(
         .map_err(|errno| close_again(fd, errno))
 }
 
-/// What there is at a path, before it is opened.
+/// The target of a path, before it is opened.
 enum PathTarget {
     Nothing,
     File(FileKey),

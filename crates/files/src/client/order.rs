@@ -110,7 +110,7 @@ fn release(held: &HeldFile, end: Lsn) -> Result<(), Errno> {
     Ok(())
 }
 
-/// True if what was written last counts in a recovery only once the journal is committed.
+/// True if the last write counts in a recovery only once the journal is committed.
 #[inline]
 pub(super) fn is_held(file: &SharedFile) -> bool {
     file.order.held.load(Relaxed) != 0
@@ -154,7 +154,7 @@ pub(super) fn is_behind(file: &SharedFile, durability: SyncKind) -> bool {
 }
 
 /// Before an absorbed sync returns: has the journal committed, if it may lack a change that came
-/// before what was written. True if it did. Without any lock of the file.
+/// before the writes. True if it did. Without any lock of the file.
 ///
 /// # Errors
 /// That of the real sync.
@@ -198,8 +198,8 @@ fn order(file: &SharedFile, fd: BorrowedFd<'_>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Before a truncation is logged, which a replay repeats whatever else the disk has: what was
-/// changed before it is on the disk. `fd` is the file's, if it is open here.
+/// Before a truncation is logged, which a replay repeats whatever else the disk has: earlier
+/// changes are on the disk. `fd` is the file's, if it is open here.
 ///
 /// # Errors
 /// That of the sync.

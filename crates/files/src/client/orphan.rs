@@ -41,12 +41,12 @@ use std::{
     time::Duration,
 };
 
-/// How long the lock of a file is waited for that is to be written again.
+/// Wait for the lock of a file that is to be written again.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
-/// How long changes are waited for that are under way. A process may have died in one, and then its
-/// file's lock stays taken.
+/// Wait for changes that are under way. A process may have died in one, and then its file's lock
+/// stays taken.
 const CHANGE_WAIT: Duration = Duration::from_millis(200);
-/// How long the member that does it is waited for.
+/// Wait for the member that does it.
 const SETTLE_WAIT: Duration = Duration::from_secs(30);
 
 impl MemberSession {
@@ -170,9 +170,9 @@ impl MemberSession {
         }
     }
 
-    /// What follows is plain, and a recovery finds the lane. It is to see that the files which need
-    /// nothing of it were changed later, whatever is written to them, and whether that moves their
-    /// times on the disk or not.
+    /// Later writes are plain, and a recovery finds the lane. It is to see that the files which
+    /// need nothing of it were changed later, whatever is written to them, and whether that moves
+    /// their times on the disk or not.
     fn outlast_the_lane(&self) {
         std::thread::sleep(self.silence());
         for (number, file) in self.named_in_lane() {
@@ -249,7 +249,7 @@ fn label(mark: LabelMark) -> String {
     lane_label::label(mark, &whose)
 }
 
-/// What is done with a descriptor of a file.
+/// The use of a file's descriptor.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DescriptorUse {
     Sync,

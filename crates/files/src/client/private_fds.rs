@@ -36,7 +36,7 @@ const ANY_MIN: c_int = 3;
 /// Shared by those who use the connection; alone by who moves it.
 static MOVING: ForkLocal<RwLock<()>> = ForkLocal::new(RwLock::default);
 
-/// Begins what a process has anew.
+/// Begins the state that each process has anew.
 pub(super) fn prepare() {
     MOVING.get();
 }
@@ -49,7 +49,7 @@ pub(super) fn renew() {
 /// The connection and the pool; -1 for none.
 static OWN: [AtomicI32; 2] = [const { AtomicI32::new(-1) }; 2];
 
-/// Where they were in the parent of a forked child: the program puts nothing there.
+/// Their numbers in the parent of a forked child: the program puts nothing there.
 static HOMES: [AtomicI32; 2] = [const { AtomicI32::new(OWN_MIN) }; 2];
 
 /// True if `fd` is one of them, in this process. Between `vfork` and `exec` they are copies, with
@@ -69,13 +69,13 @@ pub fn own_within(first: u32, last: u32) -> impl Iterator<Item = u32> {
     own.into_iter().flatten()
 }
 
-/// Who uses the connection, for that long.
+/// Held for as long as the connection is used.
 fn used() -> RwLockReadGuard<'static, ()> {
     let moving = MOVING.get().read();
     moving.unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Who moves it.
+/// Held while it is moved.
 fn moved() -> RwLockWriteGuard<'static, ()> {
     let moving = MOVING.get().write();
     moving.unwrap_or_else(PoisonError::into_inner)

@@ -1,6 +1,6 @@
 //! Memory of this process that is the client's: the pool, the lane's state, the shared page, the
-//! table of what the run absorbs, the counts of changes. A program that unmaps whatever it finds
-//! leaves it as it is.
+//! table of absorbed files, the counts of changes. A program that unmaps whatever it finds leaves
+//! it as it is.
 //!
 //! Neither allocates nor locks: asked about by any call that changes what is mapped, a signal
 //! handler's or the allocator's too.
@@ -21,7 +21,7 @@ struct PrivateMapping {
     end: AtomicUsize,
 }
 
-/// What is mapped, and where in [`OURS`] that stands.
+/// The use of a mapping, and its place in [`OURS`].
 #[derive(Clone, Copy)]
 pub(super) enum MemoryUse {
     Table,
@@ -33,7 +33,7 @@ pub(super) enum MemoryUse {
     Posts,
 }
 
-/// What a session has, and a process that is no member has not.
+/// The mappings that a session has, and a process that is no member has not.
 pub(super) const OF_SESSION: [MemoryUse; 4] = [
     MemoryUse::Page,
     MemoryUse::Lane,
@@ -69,12 +69,12 @@ pub(super) fn keep(of: MemoryUse, range: Range<usize>) {
     OURS[of as usize].set(range);
 }
 
-/// The program may do with it what it likes: it is not mapped any more.
+/// The program may do with it as it likes: it is not mapped any more.
 pub(super) fn forget(of: MemoryUse) {
     OURS[of as usize].set(0..0);
 }
 
-/// In a forked child: what its parent had of the session, it does not use. Only the rest of a call
+/// In a forked child: it does not use its parent's memory of the session. Only the rest of a call
 /// that the fork interrupted does, `is_above`: it gets memory of its own, and changes nothing of
 /// the run's.
 pub(super) fn forked(is_above: bool) {
@@ -87,7 +87,7 @@ pub(super) fn forked(is_above: bool) {
     }
 }
 
-/// Nothing of this process uses what it had of the session.
+/// Nothing of this process uses its memory of the session.
 pub(super) fn give_back() {
     for of in OF_SESSION {
         let range = OURS[of as usize].range();

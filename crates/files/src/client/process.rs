@@ -1,4 +1,4 @@
-//! What this process knows of the run's files, and its locks. A forked child has its own: its
+//! This process's registry of the run's files, and its locks. A forked child has its own: its
 //! parent's threads may have held the locks. Each lock of the client is a word that the kernel
 //! waits on, and a thread that waits allocates nothing. There is no table of waiting threads, which
 //! a child would have as its parent's threads left it.
@@ -39,8 +39,8 @@ pub(super) struct ClientProcess {
     pub(super) registry: Mutex<()>,
 }
 
-/// Which of the files that had a number the descriptors in the table are of; 0 for none. A forked
-/// child has its parent's.
+/// The generation of the file, among those that had a number, that the descriptors in the table are
+/// of; 0 for none. A forked child has its parent's.
 static GENERATIONS: [AtomicU32; FILES_MAX] = [const { AtomicU32::new(0) }; FILES_MAX];
 
 /// No number from this one on has been used here.
@@ -99,7 +99,7 @@ pub(super) fn forget_all() {
     }
 }
 
-/// Which file the descriptors with this number are of.
+/// The generation of the file that descriptors with this number are of.
 #[inline]
 pub(super) fn generation(number: usize) -> u32 {
     GENERATIONS
@@ -112,7 +112,7 @@ pub(super) fn numbers() -> impl Iterator<Item = usize> {
     (0..USED.load(Acquire)).filter(|number| generation(*number) != 0)
 }
 
-/// What this process knows of a file, under its own lock only.
+/// This process's notes of a file, under its own lock only.
 pub(super) fn local(number: usize) -> MutexGuard<'static, LastWriteCache> {
     let (part, at) = (number / PART, number % PART);
     let first = |at| Mutex::new(first_copies(part * PART + at));
@@ -140,15 +140,15 @@ fn sweep(number: usize) {
 pub(super) struct HeldFile {
     pub(super) session: &'static MemberSession,
     pub(super) number: usize,
-    /// What all processes know of it.
+    /// The state that all processes share.
     pub(super) shared: &'static SharedFile,
-    /// What this process has of its last write.
+    /// This process's copy of its last write.
     pub(super) copies: MutexGuard<'static, LastWriteCache>,
 }
 
 impl HeldFile {
-    /// What cannot be logged because the lane has ended is as if there were none: the next sync is
-    /// a real one.
+    /// Takes a record that cannot be logged because the lane has ended for none: the next sync is a
+    /// real one.
     pub(super) fn logged(&self, done: Result<(), Errno>) -> Result<(), Errno> {
         match done {
             Err(ENDED) => {
@@ -290,9 +290,9 @@ pub(super) fn hold_open(
     Ok(held.filter(|_| fd_table::entry(fd) == Some(entry)))
 }
 
-/// A signal handler, above a call that may have a record unfinished, changed the file, or did
-/// something that makes it unknown what is in it. Nothing is logged of it from now on, and the next
-/// call that uses it has it made plain. Neither allocates nor locks.
+/// A signal handler, above a call that may have a record unfinished, changed the file, or made its
+/// contents unknown. Nothing is logged of it from now on, and the next call that uses it has it
+/// made plain. Neither allocates nor locks.
 pub(super) fn mark_range_unknown(number: usize) {
     if let Some(session) = session::there() {
         session.page.files[number].stray(generation(number));

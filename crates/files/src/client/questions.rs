@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-/// How often to look for the answer.
+/// Interval of looks for the answer.
 const LOOK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 500_000,

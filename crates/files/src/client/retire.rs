@@ -107,9 +107,9 @@ pub fn forked() {
 }
 
 /// A signal handler jumped out of a call of this thread, or a child of `vfork` died in one: that
-/// call's locks, and what it had reserved in the lane, stay as they are. A process of one thread
-/// leaves all of it to the supervisor, which treats who closes its connection as dead, and becomes
-/// a new member. True if that was done.
+/// call's locks, and its reservations in the lane, stay as they are. A process of one thread leaves
+/// all of it to the supervisor, which treats who closes its connection as dead, and becomes a new
+/// member. True if that was done.
 #[cold]
 pub(super) fn jumped() -> bool {
     // Other threads are in the middle of calls of this member.

@@ -47,7 +47,7 @@ pub(super) struct MemberSession {
     asking: Mutex<()>,
 }
 
-/// How this process joins the run.
+/// This process's way into the run.
 #[derive(Default)]
 struct RunJoining {
     /// Held by who does it.
@@ -57,7 +57,7 @@ struct RunJoining {
 
 static JOINING: ForkLocal<RunJoining> = ForkLocal::new(RunJoining::default);
 
-/// Begins what a process has anew.
+/// Begins the state that each process has anew.
 pub(super) fn prepare() {
     JOINING.get();
 }
@@ -122,7 +122,7 @@ pub(super) fn member(config: &ClientConfig) -> Option<&'static MemberSession> {
     })
 }
 
-/// The session; it begins now if it has not and what is asked about, which is looked at then, may
+/// The session; it begins now if it has not and the file asked about, which is looked at then, may
 /// be absorbed.
 pub(super) fn follower(
     config: &ClientConfig,
@@ -152,16 +152,16 @@ pub(super) fn begin(address: &SupervisorAddress) -> Result<&'static MemberSessio
 
 type OnPool = Box<dyn Fn(Pool) -> Pool + Send + Sync>;
 
-/// What a laboratory makes of the pool.
+/// A laboratory's layer for the pool.
 static ON_POOL: OnceLock<OnPool> = OnceLock::new();
 
-/// Has this process use what `layer` makes of its pool ([`Pool::on_layer`]): a laboratory's wish,
-/// which is heard once, before the first file is absorbed.
+/// Has this process use the pool that `layer` makes of its own ([`Pool::on_layer`]): a laboratory's
+/// wish, which is heard once, before the first file is absorbed.
 pub fn on_pool(layer: impl Fn(Pool) -> Pool + Send + Sync + 'static) {
     let _ = ON_POOL.set(Box::new(layer));
 }
 
-/// What failed, and what is likely to mend it.
+/// The failure, and a likely remedy.
 fn with_remedy(what: impl Display, errno: Errno) -> String {
     let remedy = match errno {
         Errno::CONNREFUSED => {
@@ -188,10 +188,9 @@ fn of_pool(error: &PoolError) -> String {
     with_remedy(what, sys::errno_of(source))
 }
 
-/// Why a process can be no member that does not see what the run shares.
-const NOT_MAPPED: &str = "the memory in which the run counts changes, and says what it absorbs, cannot be mapped: this process sees another /dev/shm than forebay, \
-                          and another network namespace, from which the supervisor cannot be asked (a sandbox, a container): let it share one of them; or its memory is limited: \
-                          raise that limit (ulimit -v)";
+/// The reason that a process can be no member which does not see the memory that the run shares.
+const NOT_MAPPED: &str = "the run's shared memory cannot be mapped. Either this process is in a sandbox or container with its own /dev/shm and network namespace: let it \
+share one of them with forebay. Or its memory is limited: raise that limit (ulimit -v)";
 
 impl MemberSession {
     fn begin(address: &SupervisorAddress) -> Result<Self, String> {
@@ -349,8 +348,8 @@ impl MemberSession {
         self.ask_done(number, &ClientRequest::Retire { file, generation })
     }
 
-    /// A process has written over what the shared page says of a file: nothing is logged any more,
-    /// of any file, and this one is plain when this returns. Without any lock of it.
+    /// A process has written over the shared page's state of a file: nothing is logged any more, of
+    /// any file, and this one is plain when this returns. Without any lock of it.
     ///
     /// # Errors
     /// What the lane has cannot be synced.
@@ -360,7 +359,7 @@ impl MemberSession {
         self.retire(number, generation)
     }
 
-    /// Has what the lane has of a file that could not be synced written again.
+    /// Has the lane's records of a file that could not be synced written again.
     ///
     /// # Errors
     /// It still cannot be synced.
@@ -434,14 +433,14 @@ impl MemberSession {
     }
 
     /// False in a process that has become another user, or another process, in the middle of a
-    /// call: what the session maps is gone.
+    /// call: the session's mappings are gone.
     pub(super) fn is_current(&self) -> bool {
         there().is_some_and(|session| std::ptr::eq(session, self))
     }
 
-    /// The process has no right to the pool any more, nor to what the run's processes share. They
-    /// are not in its memory from now on, and a reference into them leads to zeros. The session is
-    /// not the process's any more.
+    /// The process has no right to the pool any more, nor to the memory that the run's processes
+    /// share. They are not in its memory from now on, and a reference into them leads to zeros. The
+    /// session is not the process's any more.
     ///
     /// # Errors
     /// What the kernel says.
@@ -465,8 +464,8 @@ fn wait_for_death() {
     }
 }
 
-/// Who waits for the pool's owner waits for nothing: it is gone, or this process has left, or has
-/// become another one, and has other memory where it asked.
+/// A wait for the pool's owner is in vain: it is gone, or this process has left, or has become
+/// another one, and has other memory where it asked.
 fn asks_in_vain() -> bool {
     is_orphan() || there().is_none()
 }

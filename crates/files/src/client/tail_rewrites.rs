@@ -19,8 +19,8 @@ use crate::{log::LaneLog, shared::SharedFile};
 use rustix::io::Errno;
 use std::{io::IoSlice, sync::atomic::Ordering::Relaxed};
 
-/// Logs what a write put at file offset `at`: the first `bytes` bytes of `parts`; of what the open
-/// segment has already, nothing.
+/// Logs a write at file offset `at`: the first `bytes` bytes of `parts`; bytes that the open
+/// segment has already are left out.
 ///
 /// # Errors
 /// As [`LaneLog::write`](crate::log::LaneLog::write).

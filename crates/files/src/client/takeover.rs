@@ -26,7 +26,7 @@ use rustix::{
 };
 use std::{fs::File, sync::atomic::AtomicBool, thread};
 
-/// What came of it.
+/// The outcome of a takeover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TakenOver {
     /// Nothing that the lane has is needed any more.
@@ -35,7 +35,7 @@ pub(super) enum TakenOver {
     ByAnother,
     /// A member lives, or this process may not.
     NotNow,
-    /// What the lane has stays in it, for a recovery.
+    /// The lane's records stay in it, for a recovery.
     Refused,
 }
 
@@ -111,7 +111,7 @@ fn settle(config: &ClientConfig, table: &TableView, place: &LanePlace) -> TakenO
     }
 }
 
-/// Whether the run's lane is in the pool.
+/// The presence of the run's lane in the pool.
 enum LanePresence {
     Yes(LaneStatus),
     /// It was given back, which a lane is only when nothing is left in it.
@@ -142,8 +142,8 @@ fn say_settled() {
     static SAID: AtomicBool = AtomicBool::new(false);
     sys::complain_once(
         &SAID,
-        "the supervisor (forebay run) is gone, and so is every process that absorbed files: what was written is on the disk, nothing is absorbed any \
-         more, and every sync is a real one. Restart the program under forebay run when convenient",
+        "the supervisor (forebay run) is gone, and so is every process that absorbed files: all writes are on the disk, nothing is absorbed any more, and every sync is a \
+         real one. Restart the program under forebay run when convenient",
     );
 }
 
@@ -152,7 +152,7 @@ fn say_refused(why: &str) {
     sys::complain_once(
         &SAID,
         &format!(
-            "the supervisor (forebay run) is gone, and what was written stays in the pool: {why}. Stop the program, and let forebay recover decide"
+            "the supervisor (forebay run) is gone, and its records stay in the pool: {why}. Stop the program, and let forebay recover decide"
         ),
     );
 }

@@ -69,7 +69,7 @@ fn touch<T>(
     done
 }
 
-/// After a write that failed: it may have moved the file's time, and changed what it was to change.
+/// After a write that failed: it may have moved the file's time, and changed bytes all the same.
 pub(super) fn failed_write(held: &HeldFile, fd: BorrowedFd<'_>) {
     held.shared.last_write.forget();
     if let Ok(stat) = sys::stat_of(fd) {

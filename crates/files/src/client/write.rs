@@ -91,7 +91,7 @@ impl WriteRequest<'_> {
         }
     }
 
-    /// What is to be durable when the write returns.
+    /// The durability that the write needs when it returns.
     #[inline]
     fn sync_kind(&self, entry: FdEntry) -> Option<SyncKind> {
         let (hidden, flags) = (entry.hidden(), self.flags);
@@ -122,8 +122,8 @@ impl WriteRequest<'_> {
         written.map(Some)
     }
 
-    /// Where the kernel takes no flags with a write. That may be no file at all, in a thread with
-    /// descriptors of its own: what cannot be synced need not be.
+    /// Writes and syncs, for kernels that take no flags with a write. That may be no file at all,
+    /// in a thread with descriptors of its own: what cannot be synced need not be.
     fn write_and_sync(&self) -> Result<usize, Errno> {
         let written = self.by_kernel()?;
         match rustix::fs::fdatasync(self.raw) {
@@ -254,9 +254,9 @@ impl WriteRequest<'_> {
         Ok(())
     }
 
-    /// Where in the file the kernel put the last `written` bytes. It is asked, never remembered:
-    /// every process that shares the open file moves its position, also a program that knows
-    /// nothing of the client.
+    /// The place in the file at which the kernel put the last `written` bytes. It is asked, never
+    /// remembered: every process that shares the open file moves its position, also a program that
+    /// knows nothing of the client.
     #[inline]
     fn place(&self, entry: FdEntry, written: usize) -> Result<u64, Errno> {
         /// `RWF_NOAPPEND`, which is younger than the C library's headers.

@@ -1,5 +1,5 @@
-//! Whether a run that uses a pool has files of a directory, which its table says (`absorbed`):
-//! databases may share a pool.
+//! Asks the tables of a pool's runs (`absorbed`) if one of them has files of a directory: databases
+//! may share a pool.
 
 use crate::{absorbed, directories::each_directory};
 use forebay_pool::Pool;

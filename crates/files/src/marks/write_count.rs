@@ -1,4 +1,4 @@
-//! How many writes a recovery would speak of, counted as its reading of a lane counts them
+//! The number of writes that a recovery would report, counted as its reading of a lane counts them
 //! (`replay/lane_contents.rs`): of each file those since it got its last number, with truncations
 //! that were not refused.
 

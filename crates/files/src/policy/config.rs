@@ -20,7 +20,7 @@ use crate::guard::KINDS;
 use serde::Deserialize;
 use std::{collections::BTreeMap, fs, path::Path, sync::LazyLock};
 
-/// What a configuration file says; the default is an empty one.
+/// A configuration file's contents; the default is an empty one.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyConfig {
@@ -29,7 +29,7 @@ pub struct PolicyConfig {
     profile: BTreeMap<String, ProfileOverride>,
 }
 
-/// What it says about one profile. What is absent is left as it is.
+/// Its part on one profile. What is absent is left as it is.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ProfileOverride {
@@ -109,8 +109,8 @@ impl PolicyConfig {
         self.absorb.as_deref()
     }
 
-    /// What `profiles.toml` says; a test reads it by [`parse`](Self::parse), so it is no error. It
-    /// is read once: the command line's help asks for it at every start.
+    /// The contents of `profiles.toml`; a test reads it by [`parse`](Self::parse), so it is no
+    /// error. It is read once: the command line's help asks for it at every start.
     pub(super) fn built_in() -> &'static Self {
         static PARSED: LazyLock<PolicyConfig> =
             LazyLock::new(|| toml::from_str(BUILT_IN).unwrap_or_default());

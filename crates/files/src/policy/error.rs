@@ -1,8 +1,8 @@
-//! Why nothing can be chosen.
+//! Errors in the choice of a profile and its patterns.
 
 use std::{fmt, path::PathBuf};
 
-/// Why nothing can be chosen.
+/// The reason that nothing can be chosen.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PolicyError {
@@ -19,14 +19,14 @@ pub enum PolicyError {
     Pattern {
         /// The pattern.
         pattern: String,
-        /// What is wrong with it.
+        /// The mistake in it.
         what: &'static str,
     },
     /// The configuration file cannot be read.
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The configuration file says something that cannot be.
@@ -35,7 +35,7 @@ pub enum PolicyError {
         path: PathBuf,
         /// The line, from 1; 0 if it is not known.
         line: usize,
-        /// What is wrong there.
+        /// The mistake there.
         what: String,
     },
 }

@@ -72,8 +72,8 @@ fn matches_one(pattern: &[u8], byte: u8) -> Option<usize> {
     }
 }
 
-/// Whether `byte` is in the set that `pattern` begins with, and its length; `None` if it has no
-/// end.
+/// True if `byte` is in the set that `pattern` begins with, and the set's length; `None` if it has
+/// no end.
 fn set(pattern: &[u8], byte: u8) -> Option<(bool, usize)> {
     let negated = matches!(pattern.get(1), Some(b'!' | b'^'));
     let first = if negated { 2 } else { 1 };
@@ -95,7 +95,7 @@ fn set(pattern: &[u8], byte: u8) -> Option<(bool, usize)> {
     }
 }
 
-/// What is wrong with a pattern that can match no file.
+/// Refuses a pattern that can match no file, with the mistake.
 pub(super) fn check(pattern: &str) -> Result<(), &'static str> {
     if pattern.is_empty() {
         Err("is empty; write one like '*.log'")

@@ -1,9 +1,9 @@
-//! Profiles: what is known about databases. Those that are built in stand in `profiles.toml`.
+//! Profiles: the known databases. Those that are built in stand in `profiles.toml`.
 
 use super::config::PolicyConfig;
 use std::ffi::OsStr;
 
-/// A profile: what is known about a database.
+/// A profile: the facts about a database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
     /// Its name.

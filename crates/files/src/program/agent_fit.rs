@@ -1,4 +1,4 @@
-//! Whether a program that is about to be executed can have an agent.
+//! Tells if a program that is about to be executed can have an agent.
 
 use super::{Elf, LinkKind, SCRIPTS_MAX, gains_privileges, is_secure, words};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
@@ -9,8 +9,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// How the program at this path calls the kernel; of a script its interpreter. None if that cannot
-/// be told, or if it cannot be executed.
+/// The way the program at this path calls the kernel; of a script its interpreter. None if that
+/// cannot be told, or if it cannot be executed.
 #[must_use]
 pub fn kind_of(path: &Path) -> Option<LinkKind> {
     let (elf, _) = program_at(path)?;
@@ -60,7 +60,7 @@ fn is_of_process(path: &Path) -> bool {
     places.iter().any(|place| path.starts_with(place))
 }
 
-/// What the kernel would execute for this path, if that is a program for this machine.
+/// The program that the kernel would execute for this path, if it is one for this machine.
 fn program_at(path: &Path) -> Option<(Elf, File)> {
     let mut path: PathBuf = path.to_owned();
     for _ in 0..=SCRIPTS_MAX {

@@ -1,5 +1,5 @@
-//! A shared library in its file: what it needs, where that is searched, and which symbols it has
-//! and imports.
+//! A shared library in its file: its needs, their search paths, and the symbols that it has and
+//! imports.
 
 use super::{u16_at, u32_at, u64_at};
 use std::{ffi::CString, fs::File, io, os::unix::fs::FileExt};
@@ -108,7 +108,7 @@ impl SharedLibrary {
     }
 }
 
-/// What is mapped, and the dynamic section.
+/// The mapped segments, and the dynamic section.
 fn segments(file: &File, header: &[u8]) -> io::Result<(Vec<LoadSegment>, Vec<u8>)> {
     let (table, size, count) = (u64_at(header, 32), u16_at(header, 54), u16_at(header, 56));
     let (mut mapped, mut dynamic) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! Earlier attempts to replay a lane, as it notes them: which changes of its files are theirs.
+//! Earlier attempts to replay a lane, as it notes them, and their changes of its files.
 //!
 //! 1. A file that an earlier attempt changed and did not finish gets a time that says so
 //!    ([`UNFINISHED`]), and is synced. So nothing depends any more on when that attempt was; what
@@ -80,7 +80,7 @@ impl<'a> ReplayAttempt<'a> {
         Ok(())
     }
 
-    /// A sync failed: what the kernel has may never reach the disk.
+    /// A sync failed: the kernel's bytes may never reach the disk.
     pub(super) fn failed(&mut self) {
         self.mark = self.mark.and_failed();
     }

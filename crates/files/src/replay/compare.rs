@@ -1,5 +1,5 @@
-//! How a file differs from what the lane says of it: whether it is a copy that was written to by
-//! itself, and what it lacks, in words.
+//! Compares a file with the lane's records of it: a copy that was written to by itself is told from
+//! the file, and missing bytes are put into words.
 //!
 //! Behind the size that a file had when the lane's records of it begin, only those records can have
 //! put bytes: all that was there before is on the disk. After a power cut each byte there is one
@@ -11,7 +11,7 @@ use super::lane_contents::LoggedFile;
 use crate::record::{FileChange, PayloadHead};
 use std::{fs::File, io, os::unix::fs::FileExt};
 
-/// What is read at a time.
+/// Bytes that are read at a time.
 const WINDOW: u64 = 1 << 20;
 /// Bytes of a block that programs write again: the first one, a header; and the last one, when they
 /// add to it.
@@ -20,10 +20,10 @@ const BLOCK: u64 = 4096;
 /// A write of the lane: its offset and bytes.
 type LoggedWrite<'a> = (u64, &'a [u8]);
 
-/// Where the file has something, behind the size that it had before the lane's records, that is
-/// neither one of theirs nor zeros. None if it has nothing of the kind, or that cannot be told.
-/// With `may_be_ahead` it may have what is not in the lane (the kernel gets a write first): then a
-/// byte counts only where no program writes again.
+/// The place at which the file has something, behind the size that it had before the lane's
+/// records, that is neither one of theirs nor zeros. None if it has nothing of the kind, or that
+/// cannot be told. With `may_be_ahead` it may have what is not in the lane (the kernel gets a write
+/// first): then a byte counts only where no program writes again.
 ///
 /// # Errors
 /// If it cannot be read.
@@ -38,14 +38,14 @@ pub(super) fn foreign(
     }
 }
 
-/// True if all that the file lacks of what the lane wrote may be what a write-back that failed has
-/// left, when the pages were evicted: zeros, what an earlier record wrote, or nothing.
+/// True if all of the lane's bytes that the file lacks may be lost by a write-back that failed,
+/// when the pages were evicted: the file has zeros there, an earlier record's bytes, or nothing.
 pub(super) fn may_be_lost(file: &LoggedFile<'_>, open: &File) -> bool {
     unexplained(file, open, 0, false).is_ok_and(|at| at.is_none())
 }
 
-/// Where the file has, from an offset on, what is neither one of the records' that wrote there nor
-/// zero.
+/// The place at which the file has, from an offset on, neither bytes of the records that wrote
+/// there nor zeros.
 fn unexplained(
     file: &LoggedFile<'_>,
     open: &File,
@@ -178,7 +178,7 @@ pub(super) fn is_clone(file: &LoggedFile<'_>, at: u64) -> String {
     format!(
         "{} has bytes from {at} on that no write of the program put there, behind its size before the pool's first write: is it on a clone or a snapshot of \
          its volume that was used by itself? Mount the volume that the program wrote to, and recover again; or `forebay recover --discard` drops the pool's writes, \
-         `forebay recover --force` writes them over what this one holds",
+         `forebay recover --force` writes them over the bytes of this one",
         file.path().display()
     )
 }
@@ -188,8 +188,8 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    /// What a file of this content has that is foreign to these writes behind a size, where the
-    /// lane has all writes and where it may lack some.
+    /// The bytes of a file of this content that are foreign to these writes behind a size, if the
+    /// lane has all writes and if it may lack some.
     fn of(
         had: Option<u64>,
         changes: &[(u64, Option<&'static [u8]>)],

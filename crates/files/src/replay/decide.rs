@@ -1,4 +1,4 @@
-//! Decides what a recovery does with a file. It looks, and changes nothing. docs/files-replay.md.
+//! Decides a recovery's plan for a file. It looks, and changes nothing. docs/files-replay.md.
 //!
 //! | the file | then |
 //! |---|---|
@@ -40,14 +40,14 @@ use std::{
     time::Duration,
 };
 
-/// What a recovery knows before it looks at the files.
+/// The facts that a recovery knows before it looks at the files.
 #[derive(Clone, Copy)]
 pub(super) struct RecoverySituation<'a> {
     /// The page cache may have everything that was written.
     pub(super) same_boot: bool,
-    /// The pool has what was appended last: it is persistent memory, or this is the same boot.
+    /// The pool has the last appended records: it is persistent memory, or this is the same boot.
     pub(super) pool_is_whole: bool,
-    /// The pool has what was committed, and the page cache of the same boot what was not.
+    /// The pool has the committed records, and the page cache of the same boot the others.
     pub(super) on_disk: bool,
     /// The file system that the pool's file is on, if it is emulated.
     pub(super) emulated_on: Option<u64>,
@@ -59,7 +59,7 @@ pub(super) struct RecoverySituation<'a> {
     pub(super) options: &'a RecoverOptions,
 }
 
-/// What is to become of a file.
+/// The plan for a file.
 pub(super) enum FilePlan {
     /// Nothing: why, if that is worth telling.
     Nothing(Option<String>),
@@ -71,11 +71,11 @@ pub(super) enum FilePlan {
     Keep(TargetFile, String),
     /// The lane's records are to be written.
     Write(TargetFile),
-    /// Why it cannot be recovered, and what to do.
+    /// The reason that it cannot be recovered, and the remedy.
     Refuse(String),
 }
 
-/// Whether a file's bytes are written once more although it has them: a sync that failed may have
+/// The choice to write a file's bytes once more although it has them: a sync that failed may have
 /// left them clean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RewritePlan {
@@ -131,7 +131,7 @@ impl TargetFile {
 }
 
 impl RecoverySituation<'_> {
-    /// What is to become of the file.
+    /// The plan for the file.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -184,8 +184,8 @@ impl RecoverySituation<'_> {
         Ok(self.differs(file, mount, target))
     }
 
-    /// Where the file is to end, if it has nothing but zeros behind that. Of an append that no
-    /// record has, and no sync acknowledged, the file system may have committed the size and not
+    /// The end that the file is to have, if it has nothing but zeros behind that. Of an append that
+    /// no record has, and no sync acknowledged, the file system may have committed the size and not
     /// the bytes, and programs refuse a log that ends in zeros.
     fn zeros_from(&self, file: &LoggedFile<'_>, target: &TargetFile) -> io::Result<Option<u64>> {
         let is_later = file.changed_later(target.modified, slack(self.on_disk));
@@ -267,8 +267,8 @@ impl RecoverySituation<'_> {
             });
         };
         FilePlan::Refuse(format!(
-            "{path} was changed {:.1} s after the last write that the pool knows of: was the database started without a recovery? If what the \
-             file holds now is right, `forebay recover --discard` drops the pool's writes; if the pool's are, `forebay recover --force` writes them",
+            "{path} was changed {:.1} s after its last record in the pool, perhaps by a database started without recovery. Keep the file: `forebay recover --discard`. \
+             Write the pool's records: `forebay recover --force`",
             later.as_secs_f64()
         ))
     }
@@ -287,7 +287,7 @@ impl RecoverySituation<'_> {
             && compare::may_be_lost(file, &target.file)
     }
 
-    /// What the file holds is the truth.
+    /// The plan to keep the file's bytes as the truth.
     fn keep(&self, file: &LoggedFile<'_>, target: TargetFile) -> FilePlan {
         let why = compare::kept(file, &target.file, target.is_readable, self.on_disk);
         FilePlan::Keep(target, why)
@@ -314,10 +314,9 @@ impl RecoverySituation<'_> {
     fn may_be_older(&self, file: &LoggedFile<'_>) -> String {
         let pool = self.pool.display();
         format!(
-            "{} holds something else than the pool says, and the pool is emulated: what it has may be older than the file, since the machine (or \
-             their disk) went down with both. Nothing is written. `forebay recover --pool {pool} --discard` gives up the pool's {} writes, {} bytes, as \
-             a database without Forebay and with `appendfsync no` would have; `forebay recover --pool {pool} --force` writes them over what the \
-             file holds",
+            "{} differs from the pool's records, and the pool is emulated: its records may be older than the file, since the machine (or their disk) went down with both. \
+             Nothing is written. `forebay recover --pool {pool} --discard` gives up the pool's {} writes, {} bytes, as \
+             a database without Forebay and with `appendfsync no` would have; `forebay recover --pool {pool} --force` writes them over the file's bytes",
             file.path().display(),
             file.changes.len(),
             file.bytes()

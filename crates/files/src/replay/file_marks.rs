@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use std::path::Path;
 use uuid::Uuid;
 
-/// What is said of the lane's records in a file.
+/// A file's mark of the lane's records.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum FileMark {
     Nothing,
@@ -17,7 +17,7 @@ pub(super) enum FileMark {
     Failed,
 }
 
-/// What is said in a file of the records that the lane of `owner` has of it.
+/// The file's mark of the records that the lane of `owner` has of it.
 ///
 /// # Errors
 /// Its attributes cannot be read, though there may be some that are heeded.
@@ -41,16 +41,16 @@ pub(super) fn said_in(
     }
 }
 
-/// In words: why nothing is done with a file.
+/// In words: the reason that nothing is done with a file.
 pub(super) fn untold(path: &Path, errno: Errno) -> String {
     format!(
-        "whether the pool's disk failed while {} was in use cannot be told: reading its extended attributes: {errno}. Remedy that (as a user who may \
+        "the extended attributes of {} cannot be read: {errno}. They tell if the pool's disk failed while the file was in use. Remedy that (as a user who may \
          read it), then recover again; `forebay recover --force` writes the pool's records all the same",
         path.display()
     )
 }
 
-/// In words: why a file gets nothing of what the lane has of it.
+/// In words: the reason that a file gets none of the lane's records of it.
 pub(super) fn newer(path: &Path) -> String {
     format!(
         "{} was synced when the pool's disk had failed, and the program went on without the pool: the pool's writes of it are older, and are dropped",

@@ -22,7 +22,7 @@ const LEVELS: usize = 3;
 /// Entries of each that are looked at.
 const ENTRIES: usize = 4096;
 
-/// Where a file is.
+/// The place of a file.
 pub(super) enum FoundFile {
     /// Here; held, not opened.
     Here(OwnedFd),
@@ -32,7 +32,7 @@ pub(super) enum FoundFile {
     Missing(Option<Errno>),
 }
 
-/// What a file's handle says of it to a process that may ask. The paths come from the lane: nothing
+/// The answer of a file's handle to a process that may ask. The paths come from the lane: nothing
 /// is opened by them but directories.
 enum ByHandle {
     Nothing,
@@ -52,9 +52,9 @@ impl ByHandle {
     }
 }
 
-/// Where a process with more rights has seen the files of a pool by their handles, by identity. The
-/// process that recovers them may not ask for those. It gets only a path, which it has to go
-/// itself, or none of a file that has no name.
+/// The places at which a process with more rights has seen the files of a pool by their handles, by
+/// identity. The process that recovers them may not ask for those. It gets only a path, which it
+/// has to go itself, or none of a file that has no name.
 #[derive(Default)]
 pub(super) struct LearnedPlaces(HashMap<Vec<u8>, Option<PathBuf>>);
 

@@ -14,7 +14,7 @@ use std::{
 /// A record is written at most this long after the change, for most.
 const LATE: Duration = Duration::from_secs(1);
 
-/// Whether the file has a name still.
+/// A file's name: kept, or lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LoggedNameLoss {
     No,
@@ -121,8 +121,8 @@ impl<'a> LoggedFile<'a> {
         self.paths.iter().filter_map(|path| path.parent()).collect()
     }
 
-    /// How long after the last record a file with this modification time was changed; none if it
-    /// was the program that did. `slack` is what may lie between a change and its record.
+    /// Time from the last record to a later change of a file with this modification time; none if
+    /// it was the program that changed it. `slack` is what may lie between a change and its record.
     pub(super) fn changed_later(&self, modified: Duration, slack: Duration) -> Option<Duration> {
         if modified <= self.last + slack {
             return None;
@@ -155,9 +155,9 @@ impl<'a> LoggedFile<'a> {
         (self.changes.iter()).any(|(_, change)| *change == FileChange::Truncate)
     }
 
-    /// Gives up what was written behind a change of metadata that the disk may lack, and that no
-    /// sync had acknowledged: where the page cache is gone, a plain file would not have it either.
-    /// How many changes that was.
+    /// Gives up records behind a change of metadata that the disk may lack, and that no sync had
+    /// acknowledged: without the page cache, a plain file would not have them either. How many
+    /// changes that was.
     pub(super) fn give_up_held(&mut self) -> usize {
         let ordered = self.changes.len() - self.held.len();
         self.given_up = self.changes.split_off(ordered);
@@ -287,7 +287,7 @@ pub(super) fn read<'a>(
 #[derive(Default)]
 struct LoggedFiles<'a> {
     all: Vec<LoggedFile<'a>>,
-    /// Where each is, by its identity: a lane may have a hundred thousand.
+    /// The place of each, by its identity: a lane may have a hundred thousand.
     by_identity: HashMap<&'a [u8], usize>,
 }
 

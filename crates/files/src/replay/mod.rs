@@ -1,5 +1,5 @@
-//! Replay: bringing files up to date from lanes whose owner is gone. docs/files-replay.md;
-//! whom it trusts with what: docs/durability.md, "Who trusts whom".
+//! Replay: bringing files up to date from lanes whose owner is gone. docs/files-replay.md; trust:
+//! docs/durability.md, "Who trusts whom".
 //!
 //! 1. Take the lock of its recovery: another process's is waited for. Claim the lane; the pool
 //!    recovers its records (`lane_contents`).
@@ -56,7 +56,7 @@ use std::{
 use uuid::Uuid;
 use write::{FileOutcome, LaneWork};
 
-/// How often to look whether another process's recovery of a lane has ended.
+/// Interval of looks if another process's recovery of a lane has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Recovers every lane of this tier whose owner is gone. What another process recovers is waited
@@ -149,7 +149,7 @@ fn lock_recovery(pool: &Pool, lane: &LaneStatus) -> Result<RecoveryLock, FilesEr
     }
 }
 
-/// Whose a lane is, in words.
+/// A lane's owner, in words.
 fn whose(lane: &LaneStatus) -> &str {
     lane_label::parse(&lane.label).map_or("", |(_, whose)| whose)
 }
@@ -384,7 +384,7 @@ impl Recovery<'_> {
         find(&self.files[at], self.learned)
     }
 
-    /// What is to become of a file, of which a sync `failed` that the lane does not know of.
+    /// The plan for a file, of which a sync `failed` that the lane does not know of.
     fn plan(&self, file: &LoggedFile<'_>, found: FoundFile, failed: bool) -> FilePlan {
         let mark = match failed {
             true => self.situation.mark.and_failed(),
@@ -402,12 +402,12 @@ impl Recovery<'_> {
             .unwrap_or_else(|e| FilePlan::Refuse(format!("{e}. Remedy that, then recover again")))
     }
 
-    /// Why nothing of the lane is believed, if so.
+    /// The reason that nothing of the lane is believed, if so.
     fn denied(&self) -> Option<String> {
         let is_denied = self.situation.mark == LabelMark::Denied && !self.situation.options.force;
         is_denied.then(|| {
-            "the lane names files that its process had not registered: no client of this version writes that, so nothing of it is believed. Look into \
-             who could write to the pool; `forebay recover --discard` gives the lane up, `forebay recover --force` believes it"
+            "the lane names files that its process had not registered: no client of this version writes that, so nothing of it is believed. Find the users who could write \
+             to the pool; `forebay recover --discard` gives the lane up, `forebay recover --force` believes it"
                 .to_owned()
         })
     }

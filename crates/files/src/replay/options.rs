@@ -1,10 +1,10 @@
-//! How to recover.
+//! A recovery's options.
 
-/// How to recover.
+/// Options of a recovery.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RecoverOptions {
     /// Write also to files that were changed since, and pass over those that are missing.
     pub force: bool,
-    /// Give up what cannot be replayed.
+    /// Give up records that cannot be replayed.
     pub discard: bool,
 }

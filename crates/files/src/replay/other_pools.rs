@@ -1,4 +1,4 @@
-//! Records of a file that wait in another pool than the one that is recovered: which of them are
+//! Records of a file that wait in another pool than the one that is recovered, and the choice of
 //! the newer ones. docs/files-membership.md, "Two runs".
 //!
 //! A run leaves a file plain of which records wait in another pool, so there are none as a rule;
@@ -26,9 +26,8 @@ use forebay_pool::Pool;
 use rustix::fs::Stat;
 use std::path::Path;
 
-/// What is to become of the file because of other pools; none if they have nothing of it. One that
-/// cannot be looked at, or whose run lives, is not heeded: a run does not absorb what such a one
-/// may have.
+/// The plan for the file because of other pools; none if they have nothing of it. One that cannot
+/// be looked at, or whose run lives, is not heeded: a run does not absorb what such a one may have.
 pub(super) fn decide(
     situation: &RecoverySituation<'_>,
     file: &LoggedFile<'_>,
@@ -62,7 +61,7 @@ pub(super) fn decide(
         && !situation.mark.failed();
     match () {
         () if saw_all => Some(FilePlan::Nothing(Some(format!(
-            "{path} held all that this pool has of it when another run synced it, whose pool {pool} has newer records: nothing is written"
+            "{path} held all that this pool has of it when another run synced it, and that run's pool {pool} has newer records: nothing is written"
         )))),
         () if situation.options.force => None,
         () => Some(FilePlan::Refuse(format!(

@@ -4,28 +4,28 @@ use super::lane_contents::LoggedFile;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// What became of a lane.
+/// The outcome for a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LaneOutcome {
     /// It held nothing.
     Empty,
-    /// Its files were synced: they held what it said, or what is newer ([`FileReport::is_kept`]).
+    /// Its files were synced: they held its writes, or newer ones ([`FileReport::is_kept`]).
     Synced,
     /// Its records were written to its files.
     Replayed,
-    /// What it holds is kept; see the files' reasons.
+    /// Its records are kept; see the files' reasons.
     Refused,
     /// Its files were synced when the pool's disk failed, and may be newer: nothing was written to
     /// them.
     Newer,
-    /// What could not be brought to its files was given up, as asked for.
+    /// Records that could not be brought to their files were given up, as asked for.
     Discarded,
     /// Its owner is alive.
     InUse,
 }
 
-/// What became of a file.
+/// The outcome for a file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FileReport {
     /// The last path it is known by.
@@ -40,20 +40,20 @@ pub struct FileReport {
     pub is_kept: bool,
     /// True if it was not found, or cannot be opened: its whole file system was synced.
     pub is_missing: bool,
-    /// Why it cannot be replayed, if it cannot, and what to do.
+    /// The reason that it cannot be replayed, if it cannot, and the remedy.
     pub refused: Option<String>,
-    /// What else was done, or left undone, that is worth knowing.
+    /// Other work that was done, or left undone, and is worth knowing.
     pub note: Option<String>,
 }
 
-/// What became of a lane, and of its files.
+/// The outcome for a lane, and for its files.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LaneReport {
     /// Number of the lane.
     pub lane: u32,
-    /// Whose it was.
+    /// Its owner.
     pub owner: String,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: LaneOutcome,
     /// Its files.
     pub files: Vec<FileReport>,

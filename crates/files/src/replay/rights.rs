@@ -1,4 +1,4 @@
-//! As whom a recovery does its work: as the lane's owner, never with more rights
+//! The user that a recovery works as: the lane's owner, never with more rights
 //! ([`forebay_pool::rights`]).
 //!
 //! Who can write to a pool can forge any lane in it, so a lane's owner is the owner of the pool's
@@ -12,7 +12,7 @@ use forebay_pool::{
 };
 use std::fs::File;
 
-/// As whom lanes of this pool are recovered.
+/// The user that lanes of this pool are recovered as.
 ///
 /// # Errors
 /// If a user with fewer rights could have written what is in it.

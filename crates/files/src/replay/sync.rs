@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use std::{fs::File, path::Path};
 
 /// A failure: of a sync, after which the files' content is not taken for durable because a later
-/// one succeeds; of the pool, to say what is being done; or of anything else.
+/// one succeeds; of the pool, with the step; or of anything else.
 pub(super) enum ReplayFailure {
     Sync(Errno),
     Lane(String),
@@ -50,8 +50,9 @@ fn sync_parents(file: &LoggedFile<'_>) -> Result<(), ReplayFailure> {
     Ok(())
 }
 
-/// Makes durable that a file is not there: it would be back without what the lane is about to lose.
-/// Where a directory that had its name is not there either, all of the file system is synced.
+/// Makes durable that a file is not there: it would be back without the records that the lane is
+/// about to lose. Where a directory that had its name is not there either, all of the file system
+/// is synced.
 pub(super) fn sync_absence(file: &LoggedFile<'_>) -> Result<(), ReplayFailure> {
     sync_parents(file)?;
     let is_gone = |parent: &&Path| open_directory(parent).is_err();

@@ -1,4 +1,5 @@
-//! Doing what was decided: syncing, writing the same bytes again, writing the lane's records.
+//! Carries a recovery's plan out: syncing, writing the same bytes again, writing the lane's
+//! records.
 //!
 //! 1. Mark the lane (`attempt`): from here on, changes of its files that fall in this time are the
 //!    recovery's own.
@@ -31,13 +32,13 @@ use std::{
     time::Duration,
 };
 
-/// How a file's recovery ended.
+/// The end of a file's recovery.
 pub(super) enum FileOutcome {
     /// It is durable as it was.
     Synced,
     /// The lane's records were written to it.
     Written,
-    /// Why it could not be, and what to do.
+    /// The reason that it could not be, and the remedy.
     Refused(String),
     /// The same: something failed.
     Stopped(String),
@@ -61,8 +62,8 @@ impl<'a> LaneWork<'a> {
         }
     }
 
-    /// Before anything is changed: sets apart what earlier attempts did not finish. If that fails,
-    /// of which file, and why.
+    /// Before anything is changed: sets apart the unfinished work of earlier attempts. If that
+    /// fails, of which file, and why.
     pub(super) fn begin(
         &mut self,
         files: &[LoggedFile<'_>],
@@ -87,12 +88,12 @@ impl<'a> LaneWork<'a> {
         Ok(())
     }
 
-    /// Something was refused: says in the lane what has become of it. As [`ReplayAttempt::end`].
+    /// Something was refused: notes its fate in the lane. As [`ReplayAttempt::end`].
     pub(super) fn end(&mut self) -> Result<(), (PoolError, bool)> {
         self.attempt.end()
     }
 
-    /// Does what is planned with a file.
+    /// Carries out the plan for a file.
     pub(super) fn carry_out(&mut self, file: &LoggedFile<'_>, plan: FilePlan) -> FileOutcome {
         let (done, otherwise) = match plan {
             FilePlan::Nothing(_) => (sync_absence(file), FileOutcome::Synced),
@@ -167,7 +168,7 @@ impl<'a> LaneWork<'a> {
             must.then(|| failed(file, why))
         };
         let Ok(open) = identity::reopen(target.seen.as_fd(), OFlags::RDWR) else {
-            let why = "it cannot be opened for writing: permit that (chmod u+w, chattr -a -i) and recover again. If what the file holds is right";
+            let why = "it cannot be opened for writing: permit that (chmod u+w, chattr -a -i) and recover again. If the file's bytes are right";
             return match refused(why) {
                 Some(refused) => Ok(Some(refused)),
                 None => self
@@ -183,7 +184,7 @@ impl<'a> LaneWork<'a> {
         drop((reading, seen));
         // Before openers wait.
         rewrite::flush(&open);
-        let why = "another process has it open: stop that and recover again. If what the file holds is right";
+        let why = "another process has it open: stop that and recover again. If the file's bytes are right";
         let refused = refused(why);
         // No process opens it from looking to having written, all in memory. The sync takes longer,
         // and no opener waits for it.

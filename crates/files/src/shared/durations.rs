@@ -1,5 +1,5 @@
-//! How long something took, counted by powers of two from 1 µs: a histogram of atomics, which any
-//! process that maps it adds to.
+//! Durations counted by powers of two from 1 µs: a histogram of atomics, which any process that
+//! maps it adds to.
 //!
 //! An addition is two relaxed increments, and belongs where a system call, a wait or a commit is
 //! paid for anyway. A copy into a pool in memory costs less than the two looks at the clock, so a
@@ -36,8 +36,8 @@ impl DurationCounts {
         self.sum_ns.fetch_add(ns, Relaxed);
     }
 
-    /// What was added so far. Any process that maps it may have written anything there: the counts
-    /// are kept small enough for a sum of them.
+    /// The durations added so far. Any process that maps it may have written anything there: the
+    /// counts are kept small enough for a sum of them.
     pub fn read(&self) -> DurationHistogram {
         const MOST: u64 = u64::MAX / (DURATION_BOUNDS as u64 + 1);
         DurationHistogram {
@@ -78,13 +78,13 @@ impl SampledWrite {
     }
 }
 
-/// How long something took, each time.
+/// Durations of one kind of event.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DurationHistogram {
     /// Seconds, of all together.
     pub sum_seconds: f64,
-    /// How many took at most 1 µs, of the rest at most 2 µs, 4 µs and so on to 8.4 s; last, how
-    /// many took longer.
+    /// Durations of 1 µs at most, of the rest of 2 µs at most, 4 µs and so on to 8.4 s; last, the
+    /// longer ones.
     pub counts: Vec<u64>,
 }
 
@@ -98,7 +98,7 @@ impl DurationHistogram {
         }
     }
 
-    /// How many there were.
+    /// The number of durations.
     #[must_use]
     pub fn count(&self) -> u64 {
         (self.counts.iter()).fold(0, |sum: u64, count| sum.saturating_add(*count))
@@ -118,7 +118,7 @@ impl DurationHistogram {
         Some(Self::bound_seconds(at))
     }
 
-    /// What was added after `before`.
+    /// The durations added after `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let before_at = |at: usize| before.counts.get(at).copied().unwrap_or(0);

@@ -10,7 +10,7 @@ use super::{SharedFile, SharedPageLayout};
 use rustix::io::Errno;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// What is known of a file's syncs: the word of the page that says it. Its lowest 12 bits are 0, an
+/// The state of a file's syncs: the word of the page that says it. Its lowest 12 bits are 0, an
 /// error's number, or [`FEARED`](Self::FEARED); those above count errors, so that one is told from
 /// the next one of the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,13 +50,13 @@ impl SyncFailure {
 }
 
 impl SharedFile {
-    /// What is known of its syncs.
+    /// The state of its syncs.
     #[inline]
     pub fn failure(&self) -> SyncFailure {
         SyncFailure(self.failure.load(Relaxed))
     }
 
-    /// Why it cannot be synced, if it cannot.
+    /// The error that keeps it from being synced, if it cannot be.
     #[inline]
     pub fn error(&self) -> Option<Errno> {
         self.failure().error()
@@ -109,7 +109,7 @@ impl SharedPageLayout {
         self.files[file].syncing.store(SYNCING, Release);
     }
 
-    /// Supervisor: it was, and what came of it is said.
+    /// Supervisor: the sync is over, and its outcome is noted.
     pub fn end_sync(&self, file: usize) {
         self.files[file].syncing.store(0, Release);
     }
@@ -131,7 +131,7 @@ impl SharedPageLayout {
     }
 }
 
-/// What says of a file that it is being synced.
+/// The mark of a file that it is being synced.
 const SYNCING: u32 = 1;
 
 #[cfg(test)]

@@ -3,14 +3,14 @@
 
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// What order the syncs of a file keep with changes of metadata on its file system
+/// The order that the syncs of a file keep with changes of metadata on its file system
 /// ([`OrderPage`](crate::order::OrderPage)). Changed under the file's lock, but for `unsynced`.
 #[repr(C)]
 pub struct FileOrder {
     /// Changes before the last write that the kernel journals.
     pub written_after: AtomicU64,
-    /// Below this offset its blocks were all written before it was registered: what is written
-    /// there again is in no journal.
+    /// Below this offset its blocks were all written before it was registered: a rewrite there is
+    /// in no journal.
     pub in_place_below: AtomicU64,
     /// 1 while records of it follow a change that is not ordered.
     pub held: AtomicU32,

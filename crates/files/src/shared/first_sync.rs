@@ -1,4 +1,4 @@
-//! Whether an absorbed file was really synced, with its directory, since the run has it.
+//! The first real sync of an absorbed file and its directory since the run has it.
 //! docs/files-membership.md, "The first sync".
 //!
 //! Until then nothing of it is logged: the first sync covers what the kernel has. While it is under
@@ -21,12 +21,12 @@ const UNDER_WAY: u32 = 2;
 /// It succeeded.
 const DONE: u32 = 3;
 
-/// How soon the supervisor is to do it.
+/// The time at which the supervisor is to do it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DueSync {
     /// No process has asked.
     Never,
-    /// When it looks next, as it does each second: what was written need not be durable yet.
+    /// At its next look, as it does each second: the writes need not be durable yet.
     Soon,
     /// A process waits.
     Now,
@@ -46,8 +46,8 @@ impl FirstSync {
         self.state.store(PENDING, Release);
     }
 
-    /// True once it succeeded: what changes is logged. Of a word that was written over it is not
-    /// known to have.
+    /// True once it succeeded: changes are logged. Of a word that was written over it is not known
+    /// to have.
     #[inline]
     pub fn is_done(&self) -> bool {
         self.state.load(Acquire) == DONE
@@ -59,7 +59,7 @@ impl FirstSync {
         self.state.load(Acquire) == UNDER_WAY
     }
 
-    /// How soon it is to be done.
+    /// The time at which it is to be done.
     pub fn due(&self) -> DueSync {
         match self.due.load(Acquire) {
             0 => DueSync::Never,
@@ -116,7 +116,7 @@ impl FirstSync {
 }
 
 impl SharedFile {
-    /// True if what is changed is to be logged.
+    /// True if changes are to be logged.
     #[inline]
     pub fn is_logged(&self) -> bool {
         self.first_sync.is_done()
@@ -155,7 +155,7 @@ impl SharedPageLayout {
         }
     }
 
-    /// Supervisor: what is due of the file is looked at again.
+    /// Supervisor: the file's due work is looked at again.
     pub fn note_due(&self, number: usize) {
         match self.files[number].first_sync.due() {
             DueSync::Never => {}

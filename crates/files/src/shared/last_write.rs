@@ -1,5 +1,5 @@
-//! The last bytes that were logged of a file, for all processes: what a write that comes back to
-//! them is compared with (`client::tail_rewrites`).
+//! The last bytes that were logged of a file, for all processes: a write that comes back to them is
+//! compared with them (`client::tail_rewrites`).
 //!
 //! Read and changed under the file's lock. A process may die in the middle: it is valid only for
 //! the log address behind the file's last record, which is stored last, and a record comes first.
@@ -31,10 +31,10 @@ const GROUP: usize = 8;
 pub struct LastWrite {
     /// Log address behind its record; 0 if nothing is known.
     end: AtomicU64,
-    /// Where in the file it was.
+    /// Its place in the file.
     from: AtomicU64,
     to: AtomicU64,
-    /// How many of its last bytes are known; 0 until it is known that writes come back.
+    /// The number of its last bytes that are known; 0 until it is known that writes come back.
     known: AtomicU64,
     /// Behind so many words of what is known there are zeros only. A block is mostly written before
     /// it is full, and what is not in it yet need not be fetched from another processor's cache.
@@ -83,8 +83,7 @@ impl WriteBlock {
     }
 }
 
-/// What is known of a file's last write, with the bytes, for as long as one write is compared and
-/// kept.
+/// The bytes known of a file's last write, for as long as one write is compared and kept.
 pub struct KnownBytes<'a> {
     last: &'a LastWrite,
     block: &'a WriteBlock,
@@ -135,7 +134,7 @@ impl LastWrite {
         self.end.store(end, Release);
     }
 
-    /// What a process that writes over the shared memory leaves.
+    /// Leaves the traces of a process that writes over the shared memory.
     #[cfg(test)]
     pub fn spoil(&self, range: Range<u64>, known: u64, filled: u64) {
         self.from.store(range.start, Relaxed);
@@ -145,7 +144,7 @@ impl LastWrite {
     }
 
     /// True if a write to `range`, of which the last `known` bytes are to be known, ends and begins
-    /// where what is known does.
+    /// with the known bytes.
     pub fn is_same_place(&self, range: &Range<u64>, known: usize) -> bool {
         self.to.load(Relaxed) == range.end && self.known.load(Relaxed) == known as u64
     }
@@ -175,8 +174,8 @@ impl KnownBytes<'_> {
         (known.saturating_sub(skipped), filled.unwrap_or(&[]))
     }
 
-    /// Which part of `bytes`, written at `at`, differs from what is known, to whole words. Behind
-    /// what is known, all does.
+    /// The part of `bytes`, written at `at`, that differs from the known bytes, to whole words.
+    /// Behind what is known, all does.
     pub fn changed(&self, at: u64, bytes: &[u8]) -> Range<usize> {
         let (known, filled) = self.words_from(at);
         let (words, rest) = bytes.as_chunks::<WORD>();

@@ -1,4 +1,4 @@
-//! A lock that processes share, of which each knows who has it: when that one dies, it is taken
+//! A lock that processes share, each of which knows its holder: when that one dies, it is taken
 //! away from it.
 
 use forebay_pool::{MonotonicTime, media};
@@ -12,7 +12,7 @@ use std::{
 
 /// A thread may sleep until it is free.
 const WAITED_FOR: u32 = 1 << 31;
-/// How long to sleep before asking again whether it is worth it.
+/// Sleep before asking again if it is worth it.
 const LOOK: Duration = Duration::from_millis(20);
 /// Attempts before sleeping: mostly it is held for as long as a write to the page cache takes.
 const SPINS: u32 = 50;

@@ -35,7 +35,7 @@ impl SharedPage {
         Ok((Self::map(fd.as_fd())?, fd))
     }
 
-    /// Maps what another process made, for reading and writing.
+    /// Maps another process's memory, for reading and writing.
     ///
     /// # Errors
     /// What the kernel says; `EINVAL` for what has another size than a page.

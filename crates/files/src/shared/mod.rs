@@ -1,5 +1,5 @@
-//! The page that the processes of a run share with its supervisor: ordinary memory, for what
-//! happens too often for messages.
+//! The page that the processes of a run share with its supervisor: ordinary memory, for facts that
+//! change too often for messages.
 //!
 //! It is the table of the files that the run absorbs, by number: each file's state, its lock, its
 //! names, and what was counted. The lane itself is the pool's (`forebay_pool::SharedLane`).
@@ -43,10 +43,10 @@ use std::{
     time::Duration,
 };
 
-/// How long to wait for the supervisor before looking whether it is still there.
+/// Wait for the supervisor before looking if it is still there.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
-/// Whether a file has a name.
+/// A file's name: kept, or lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameLoss {
     /// It has one.
@@ -93,7 +93,7 @@ pub struct SharedFile {
     /// feared of it.
     syncing: AtomicU32,
     gone: AtomicU32,
-    /// Where its file system stands among the run's ([`OrderPage`](crate::order::OrderPage)).
+    /// The place of its file system among the run's ([`OrderPage`](crate::order::OrderPage)).
     pub journal: AtomicU32,
     /// Until it is done, nothing of the file is logged.
     pub first_sync: FirstSync,
@@ -112,14 +112,15 @@ pub struct SharedFile {
     /// The size that it had before the write that names it in a segment, plus one; 0 where that is
     /// not known.
     had: AtomicU64,
-    /// Where it ends, as its size said when it was looked at last, and what was logged of it since,
-    /// plus one; 0 where that is not known.
+    /// Its end, by its size at the last look, and the bytes logged of it since, plus one; 0 if that
+    /// is not known.
     ends: AtomicU64,
     /// The latest modification time ahead of the clock that it was seen to have, ns since 1970.
     ahead: AtomicU64,
-    /// What order its syncs keep.
+    /// The order that its syncs keep.
     pub order: FileOrder,
-    /// What was changed and could not be logged, because the supervisor died meanwhile: from, to.
+    /// The range that was changed and could not be logged, because the supervisor died meanwhile:
+    /// from, to.
     newer: [AtomicU64; 2],
     /// Writes absorbed.
     pub writes: AtomicU64,
@@ -127,9 +128,9 @@ pub struct SharedFile {
     pub bytes: AtomicU64,
     /// Syncs absorbed.
     pub syncs: AtomicU64,
-    /// What was logged of it last.
+    /// Its last logged write.
     pub last_write: LastWrite,
-    /// What records name it by.
+    /// The identity by which records name it.
     pub identity: SharedText<160>,
     /// Its newest path, and one further.
     pub names: SharedNames<NAMES_MAX>,
@@ -203,7 +204,7 @@ impl SharedFile {
         self.named_in.store(segment.unwrap_or(UNNAMED), Release);
     }
 
-    /// Whether it has a name.
+    /// The loss of its name, or none.
     pub fn gone(&self) -> NameLoss {
         match self.gone.load(Relaxed) {
             0 => NameLoss::No,
@@ -222,8 +223,8 @@ impl SharedFile {
         self.gone.store(gone, Relaxed);
     }
 
-    /// What is newer in the kernel than in the lane: one change at most, since the next one finds
-    /// that the supervisor is gone.
+    /// The range that is newer in the kernel than in the lane: one change at most, since the next
+    /// one finds that the supervisor is gone.
     pub fn newer(&self) -> Option<Range<u64>> {
         let [from, to] = [&self.newer[0], &self.newer[1]].map(|at| at.load(Relaxed));
         (from < to).then_some(from..to)
@@ -257,7 +258,7 @@ impl SharedFile {
             .store(bytes.map_or(0, |bytes| bytes.saturating_add(1)), Relaxed);
     }
 
-    /// Where it ends, but for a write that is not logged yet.
+    /// Its end, but for a write that is not logged yet.
     pub fn known_end(&self) -> Option<u64> {
         self.ends.load(Relaxed).checked_sub(1)
     }
@@ -301,13 +302,13 @@ impl SharedFile {
 
 /// Numbers whose places get memory at a time, at least.
 pub(crate) const PART: usize = 256;
-/// What the word of a part says whose places have memory.
+/// The word of a part whose places have memory.
 const THERE: u32 = 0x0F0E_BA17;
 
 /// The shared page, but for the files' places.
 #[repr(C, align(64))]
 pub struct SharedHead {
-    /// Members: how often the first sync of a file was asked for.
+    /// Members: the number of times that the first sync of a file was asked for.
     pub asked: AtomicU32,
     /// Without a supervisor: whether a member has synced what the lane holds ([`settling`]).
     settled: AtomicU32,
@@ -318,9 +319,10 @@ pub struct SharedHead {
     openings: [Lock; OPENINGS],
     /// Times that a process waited for the drain because the lane was full.
     pub waits: AtomicU64,
-    /// How long they waited, once they have.
+    /// Durations of their waits, once they have waited.
     pub waited: DurationCounts,
-    /// Members: how long commits took to a pool on a disk, and some of the writes to one in memory.
+    /// Members: durations of commits to a pool on a disk, and of some of the writes to one in
+    /// memory.
     pub commits: DurationCounts,
     /// Supervisor: numbers from this one on are no file's yet. Their places may have no memory, and
     /// are not touched. In the upper half is its complement, since which files there are hangs on
@@ -328,7 +330,7 @@ pub struct SharedHead {
     used: AtomicU64,
     /// Supervisor: the same once more, by part: [`THERE`] where its places have memory.
     parts: [AtomicU32; FILES_MAX / PART],
-    /// Files whose first sync a process waits for: what the supervisor looks at, so that it need
+    /// Files whose first sync a process waits for: the supervisor looks at these, so that it need
     /// not look at all.
     pub due_now: NumberSet,
     /// Those whose first sync is due soon.
@@ -339,7 +341,7 @@ pub struct SharedHead {
 #[repr(C)]
 pub struct SharedPageLayout {
     head: SharedHead,
-    /// By what is left of a number: they are more than the logs that are written again at a time.
+    /// By the remainder of a number: they are more than the logs that are written again at a time.
     blocks: [WriteBlock; BLOCKS],
     /// By number.
     pub files: [SharedFile],
@@ -355,9 +357,9 @@ impl Deref for SharedPageLayout {
 
 /// Blocks of what was written last.
 const BLOCKS: usize = 1024;
-/// Where the blocks are.
+/// Offset of the blocks.
 const BLOCKS_AT: usize = size_of::<SharedHead>();
-/// Where the files' places are.
+/// Offset of the files' places.
 const PLACES_AT: usize = BLOCKS_AT + size_of::<[WriteBlock; BLOCKS]>();
 
 /// Bytes of a page with so many places: of the largest file, in memory, that a run makes for itself
@@ -376,7 +378,7 @@ pub(crate) fn places_in(bytes: u64) -> usize {
 pub const PAGE_BYTES_MIN: u64 = page_bytes(PART);
 
 impl SharedPageLayout {
-    /// Where in the page's file what comes first is, and what belongs to `numbers`: blocks, and
+    /// The parts of the page's file that come first, and that belong to `numbers`: blocks, and
     /// places.
     pub(crate) fn parts_of(numbers: Range<usize>) -> [Range<u64>; 3] {
         let place = |number: usize| page_bytes(number);
@@ -404,16 +406,16 @@ impl SharedPageLayout {
         self.used.store(!used << 32 | used, Release);
     }
 
-    /// How many numbers have been files', as the word for that says; none if a process has written
-    /// over it.
+    /// The count of numbers that have been files', by its word; none if a process has written over
+    /// it.
     fn said_used(&self) -> Option<usize> {
         let word = self.used.load(Acquire);
         let (complement, used) = ((word >> 32) as u32, word as u32);
         (complement == !used && used as usize <= self.files.len()).then_some(used as usize)
     }
 
-    /// How many numbers have been files'. Where the word for that is damaged, those of the parts
-    /// that are there: no memory is touched that is not.
+    /// The count of numbers that have been files'. Where the word for that is damaged, those of the
+    /// parts that are there: no memory is touched that is not.
     pub fn used(&self) -> usize {
         self.said_used().unwrap_or_else(|| {
             let is_there = |part: &AtomicU32| part.load(Relaxed) == THERE;
@@ -433,14 +435,14 @@ impl SharedPageLayout {
         self.files[number].key.set(key);
     }
 
-    /// The block for what the file with this number had written last, which it shares with others.
+    /// The block for the last write of the file with this number, which it shares with others.
     #[inline]
     pub fn block(&self, number: usize) -> &WriteBlock {
         &self.blocks[number % BLOCKS]
     }
 
-    /// True if a process has written over a state, a lock, or how many files there are: what else
-    /// the page says is not to be believed.
+    /// True if a process has written over a state, a lock, or the number of files: the rest of the
+    /// page is not to be believed.
     pub fn is_damaged(&self) -> bool {
         let is_damaged =
             |file: &SharedFile| file.stamp().state == FileState::Damaged || file.lock.is_damaged();

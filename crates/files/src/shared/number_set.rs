@@ -1,6 +1,5 @@
-//! Files by their numbers, a bit each: what is to be looked at of them is found without looking at
-//! all. It is a hint: a process may write over it, so what is said of a file is what its place
-//! says.
+//! Files by their numbers, a bit each: those to be looked at are found without looking at all. It
+//! is a hint: a process may write over it, so what is said of a file is what its place says.
 
 use crate::FILES_MAX;
 use std::sync::atomic::{
@@ -16,7 +15,7 @@ const BITS: usize = u64::BITS as usize;
 pub(crate) struct NumberSet([AtomicU64; FILES_MAX / BITS]);
 
 impl NumberSet {
-    /// Puts a number in, after what its place says.
+    /// Puts a number in, after its place has its state.
     pub(crate) fn insert(&self, number: usize) {
         if let Some(word) = self.0.get(number / BITS) {
             word.fetch_or(1 << (number % BITS), Release);

@@ -4,10 +4,10 @@
 use super::SharedPageLayout;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// What says that the lane is settled, and is nothing that a process has written over the page.
+/// The word for a settled lane, which no process writes over the page by accident.
 const SETTLED: u32 = 0x5E77_1ED1;
 
-/// Whose turn it is.
+/// The turn to settle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettlingTurn {
     Ours,
@@ -38,7 +38,7 @@ impl SharedPageLayout {
         let _ = self.settling.compare_exchange(of, 0, AcqRel, Relaxed);
     }
 
-    /// True if a member has synced what the lane holds, since the supervisor is gone.
+    /// True if a member has synced the lane's records, since the supervisor is gone.
     pub fn is_settled(&self) -> bool {
         self.settled.load(Acquire) == SETTLED
     }

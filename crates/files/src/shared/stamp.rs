@@ -1,19 +1,20 @@
 //! A file's state, and the word of the shared page that it is in.
 
-/// What a file is to the run. docs/files-membership.md, "The state of a file", has the transitions.
+/// A file's standing to the run. docs/files-membership.md, "The state of a file", has the
+/// transitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileState {
     /// The number is no file's, or its file's no more.
     Free,
     /// The supervisor looks whether it can be absorbed.
     Registering,
-    /// What is written to it is logged.
+    /// Its writes are logged.
     Absorbed,
     /// It is to be plain: nothing is logged of it any more, and its next change waits until the
     /// lane has nothing of it.
     Leaving,
-    /// It is to be plain, and was or may be changed past the lane already, who knows where: what
-    /// the lane has of it is never written to it again.
+    /// It is to be plain, and was or may be changed past the lane already, nobody knows where: the
+    /// lane's records of it are never written to it again.
     Strayed,
     /// A process has written over the word.
     Damaged,

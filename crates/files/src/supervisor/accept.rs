@@ -1,5 +1,5 @@
-//! Connections: who may say what first, and how long that may take. docs/durability.md, "Who trusts
-//! whom".
+//! Connections: the first messages that a user may send, and the time limits. docs/durability.md,
+//! "Who trusts whom".
 //!
 //! The socket's name is no secret and any user can connect, so nothing that a stranger does may
 //! keep a process of the run from being heard. The first message has a time limit, each user a
@@ -26,9 +26,9 @@ use std::{
 };
 use uuid::Uuid;
 
-/// How long a connection may take to say what it is for, and to take an answer.
+/// The longest time of a connection to name its purpose, and to take an answer.
 const FIRST_WAIT: Duration = Duration::from_secs(5);
-/// How long to wait after an error of `accept`: there are no descriptors, or no memory.
+/// Wait after an error of `accept`: there are no descriptors, or no memory.
 const BACK_OFF: Duration = Duration::from_millis(20);
 /// Connections of one user that have said nothing yet, at most: more are closed, and come again.
 const SILENT_MAX: usize = 64;

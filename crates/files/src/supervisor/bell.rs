@@ -12,7 +12,7 @@ use std::{
 pub(super) struct Bell(AtomicU32);
 
 impl Bell {
-    /// How often it was rung: before the look that decides whether to wait.
+    /// The number of rings: asked before the look that decides whether to wait.
     pub(super) fn rung(&self) -> u32 {
         self.0.load(Acquire)
     }

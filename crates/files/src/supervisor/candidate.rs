@@ -1,4 +1,4 @@
-//! A file that may begin to be absorbed, and why it does not.
+//! A file that may begin to be absorbed, and the reason if it does not.
 
 use super::{SupervisorState, other_pools::WantedFile, run::AbsorbedFile, watch::WatchedFile};
 use crate::{absorbed::FileKey, policy};
@@ -14,7 +14,7 @@ use std::{
     sync::Arc,
 };
 
-/// Why a file is not absorbed.
+/// The reason that a file is not absorbed.
 pub(super) enum Refusal {
     /// It stays plain.
     Plain(String),
@@ -62,7 +62,7 @@ impl Candidate<'_> {
         }
     }
 
-    /// What the supervisor knows of it, when it has it open itself, and before.
+    /// The supervisor's note of it, when it has it open itself, and before.
     pub(super) fn known(&self, file: Option<Arc<File>>, watched: WatchedFile) -> AbsorbedFile {
         AbsorbedFile {
             path: self.path.to_owned(),
@@ -79,7 +79,7 @@ impl Candidate<'_> {
         }
     }
 
-    /// Refuses what the program syncs itself as fast as the pool's disk commits.
+    /// Refuses a file that the program itself syncs as fast as the pool's disk commits.
     pub(super) fn check_gains(&self, shared: &SupervisorState) -> Result<(), Refusal> {
         let (options, path) = (&shared.options, self.path.as_os_str().as_bytes());
         let is_on = |pattern: &String| policy::matches(pattern.as_bytes(), path);

@@ -28,17 +28,17 @@ const COUNTED_MAX: usize = 256;
 pub struct ChildAgentRequest {
     /// Its connection, which the agent gets.
     pub connection: OwnedFd,
-    /// What the agent's environment has beside the supervisor's.
+    /// Variables that the agent's environment has beside the supervisor's.
     pub environment: Vec<(OsString, OsString)>,
     /// Makes all files plain: the agent has died, and did something for them.
     pub settle: Box<dyn FnOnce() + Send>,
 }
 
-/// What became of an agent.
+/// The outcome for an agent.
 pub struct ChildAgentOutcome {
     /// It did something for a log.
     pub has_served: bool,
-    /// Why none can be had here, if that was found out.
+    /// The reason that none can be had here, if that was found out.
     pub unserved: Option<String>,
 }
 
@@ -46,20 +46,20 @@ pub struct ChildAgentOutcome {
 pub type ChildAgentStarter =
     dyn Fn(ChildAgentRequest) -> Result<ChildAgentOutcome, Errno> + Send + Sync;
 
-/// What is known of agents of children.
+/// The state of children's agents.
 #[derive(Default)]
 pub(super) struct ChildAgents {
     maker: OnceLock<AgentMaker>,
-    /// Why none can be had.
+    /// The reason that none can be had.
     unserved: OnceLock<String>,
     state: Mutex<AgentCounts>,
 }
 
-/// How a process gets one.
+/// The maker of a process's agent.
 struct AgentMaker {
-    /// By which it asks.
+    /// The command that asks for it.
     command: PathBuf,
-    /// What the agent's environment has beside the supervisor's.
+    /// Variables that the agent's environment has beside the supervisor's.
     environment: Vec<(OsString, OsString)>,
     starter: Box<ChildAgentStarter>,
 }
@@ -67,7 +67,7 @@ struct AgentMaker {
 #[derive(Default)]
 struct AgentCounts {
     living: Vec<ChildAgentStatus>,
-    /// How often in a row a program did not need its agent.
+    /// The number of times in a row that a program did not need its agent.
     unneeded: HashMap<PathBuf, u32>,
     is_full_said: bool,
 }
@@ -91,7 +91,7 @@ impl ChildAgents {
         let _ = self.unserved.set(why);
     }
 
-    /// Why none can be had, if that is so.
+    /// The reason that none can be had, if that is so.
     pub(super) fn unserved(&self) -> Option<&str> {
         self.unserved.get().map(String::as_str)
     }

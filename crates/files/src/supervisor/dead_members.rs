@@ -12,12 +12,12 @@ use forebay_pool::MonotonicTime;
 use rustix::io::Errno;
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
-/// How long what a dead member had not logged may take to reach the disk, before its file is made
-/// plain.
+/// The longest time that a dead member's unlogged writes may take to reach the disk, before its
+/// file is made plain.
 const UNLOGGED_WAIT: Duration = Duration::from_secs(10);
 
 impl RunState {
-    /// A member is dead: what it had locked is free, what it had reserved is void.
+    /// A member is dead: its locks are free, its reservations are void.
     pub(super) fn bury(&self, shared: &SupervisorState, member: u32) {
         // First of all: until then every append waits for what the dead one had reserved.
         while !self.lane.bury(member) {
@@ -54,10 +54,10 @@ impl RunState {
         }
     }
 
-    /// What a dead member wrote to the file and did not log was acknowledged to no process, but
-    /// others may have read it, and their next sync says that it is durable. So it is synced, with
-    /// all that the lane has, which is released: nothing older is written over it. Its lock's
-    /// waiters wait for that.
+    /// A dead member's unlogged writes to the file were acknowledged to no process, but others may
+    /// have read them, and their next sync says that they are durable. So it is synced, with all
+    /// that the lane has, which is released: nothing older is written over it. Its lock's waiters
+    /// wait for that.
     fn sync_unlogged(&self, shared: &SupervisorState, number: usize) -> Result<(), Errno> {
         let file = &self.page.files[number];
         let open = self.known(number).and_then(|known| known.file.clone());

@@ -1,6 +1,6 @@
-//! Runs without effect: nothing is absorbed, or not any more, and why. Such a run looks healthy
-//! until the power fails or an operator measures, so it is said when the server opens its log, in
-//! the status, and at the end.
+//! Runs without effect: nothing is absorbed, or not any more, and the reason. Such a run looks
+//! healthy until the power fails or an operator measures, so it is said when the server opens its
+//! log, in the status, and at the end.
 //!
 //! A program that has not got the library tells the supervisor nothing: its environment was cleared
 //! (`pg_ctlcluster`, `sudo`), or it is linked statically. It is found by what it has in its memory.
@@ -26,13 +26,13 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// Causes that are said while the run goes on.
 const SAID_MAX: usize = 8;
 
-/// What was said.
+/// The notices so far.
 #[derive(Default)]
 pub(super) struct DegradedNotices {
     said: Mutex<BTreeSet<String>>,
     /// The last process that was found without the library, for the time when it has ended.
     unreached: Mutex<Option<String>>,
-    /// Why no agent can be had.
+    /// The reason that no agent can be had.
     pub(super) no_agent: OnceLock<String>,
     /// The run ends.
     ends: Condvar,
@@ -57,7 +57,7 @@ impl DegradedNotices {
 /// A process of the run that has not got the library.
 struct UnreachedProcess {
     pid: u32,
-    /// What it has open to be written to, and a pattern names.
+    /// The file that it has open to be written to, and a pattern names.
     log: Option<PathBuf>,
 }
 
@@ -105,7 +105,7 @@ impl SupervisorState {
         self.running().is_some_and(|run| run.has_absorbed())
     }
 
-    /// What keeps the run from being what it was begun for, in words.
+    /// The obstacles that keep the run from its purpose, in words.
     pub(super) fn degraded(&self, files: &[FileStatus], plain: &[PlainFile]) -> Vec<String> {
         let unreached = self.look_at_processes();
         let found: Vec<String> = match (plain.first(), unreached) {
@@ -128,7 +128,7 @@ impl SupervisorState {
         all
     }
 
-    /// Who sees the calls of its programs, and why.
+    /// The front end that sees the calls of its programs, and the reason.
     pub(super) fn front_end(&self) -> (RunFrontEnd, String) {
         let choice = &self.options.front_end;
         match self.effect.no_agent.get() {
@@ -137,7 +137,7 @@ impl SupervisorState {
         }
     }
 
-    /// Why nothing can be absorbed, if no process of the run has the library.
+    /// The reason that nothing can be absorbed, if no process of the run has the library.
     fn look_at_processes(&self) -> Option<String> {
         if let Some(why) = self.effect.no_agent.get() {
             return Some(format!("no agent can serve the program: {why}"));

@@ -31,12 +31,12 @@ use std::{
 };
 use uuid::Uuid;
 
-/// What a supervisor said, or why it did not.
+/// A supervisor's answer, or the reason that there is none.
 type StatusAnswer = Result<SupervisorStatus, Errno>;
 
-/// How long a supervisor may take to say how it is doing.
+/// The longest time of a supervisor to give its status.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
-/// How long one may that is found by its socket alone: it may be another directory's.
+/// The longest time of one that is found by its socket alone: it may be another directory's.
 const UNKNOWN_WAIT: Duration = Duration::from_secs(1);
 /// Bytes of an answer at most: it may be another user's.
 const ANSWER_MAX: u64 = 64 << 20;
@@ -45,7 +45,7 @@ const ASKED_AT_ONCE: usize = 8;
 /// Leads the names of supervisors' sockets; a random number follows.
 pub(super) const SOCKET_PREFIX: &str = "forebay-";
 
-/// Whose runs are looked for.
+/// The users whose runs are looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunScope {
     /// This user's, begun with the run directory that is looked in.
@@ -72,20 +72,20 @@ pub struct WaitingPool {
     /// Its path.
     #[serde(serialize_with = "crate::readable")]
     pub pool: PathBuf,
-    /// How many records, if they can be counted.
+    /// The number of records, if they can be counted.
     pub records: Option<u64>,
 }
 
-/// What there is.
+/// The runs found.
 #[derive(Debug, Default)]
 pub struct FoundRuns {
-    /// What those say that answer.
+    /// The statuses of those that answer.
     pub statuses: Vec<SupervisorStatus>,
     /// Process ids of supervisors that do not, since they are stopped, for instance.
     pub silent: Vec<u32>,
     /// Runs whose supervisor was killed.
     pub orphaned: Vec<OrphanedRun>,
-    /// What such runs left when all of their processes had ended.
+    /// The pools with records of such runs when all of their processes had ended.
     pub waiting: Vec<WaitingPool>,
 }
 
@@ -101,8 +101,8 @@ pub fn status_of_running(run_dir: &Path) -> Result<FoundRuns, FilesError> {
     Ok(look.found(ANSWER_WAIT))
 }
 
-/// Asks every supervisor that is looked for, whatever was removed of what it left; and finds what
-/// is left of runs without one.
+/// Asks every supervisor that is looked for, whichever of its notes were removed; and finds the
+/// remains of runs without one.
 ///
 /// # Errors
 /// As [`status_of_running`].
@@ -127,7 +127,7 @@ pub fn status_within(
     Ok(look.found(limit))
 }
 
-/// What was found so far.
+/// The findings so far.
 struct RunSearch {
     whose: RunScope,
     user: u32,
@@ -278,7 +278,7 @@ impl RunSearch {
         }
     }
 
-    /// What each of them says, by its place; several are asked at a time.
+    /// The answer of each of them, by its place; several are asked at a time.
     fn answers(&self, asked: &[FoundSocket], limit: Duration) -> Vec<(usize, StatusAnswer)> {
         let (whose, user) = (self.whose, self.user);
         let is_wanted = |by: u32| whose == RunScope::All || by == user;
@@ -353,7 +353,8 @@ fn orphaned(table: &absorbed::TableView) -> OrphanedRun {
     }
 }
 
-/// What a run without any process left in its pool. A pool that is not there any more was given up.
+/// The records in the pool of a run without any process left. A pool that is not there any more was
+/// given up.
 fn waiting_pool(table: &absorbed::TableView) -> Option<WaitingPool> {
     let place = table.lane.place().filter(|_| !table.lane.is_settled())?;
     let records = match pending_records::left(&place) {
@@ -376,7 +377,7 @@ fn supervisors_socket(line: &str) -> Option<&str> {
     (state == LISTENS && Uuid::parse_str(number).is_ok()).then_some(name)
 }
 
-/// Whose note this is, by its name.
+/// The process of this note, by its name.
 fn pid_of(note: &Path) -> Option<u32> {
     let name = note.file_name()?.to_str()?;
     name.split_once('-')?.0.parse().ok()
@@ -388,7 +389,7 @@ fn peer_of(socket: &[u8]) -> Option<u32> {
     sys::peer(socket.as_fd()).ok().map(|(pid, _)| pid)
 }
 
-/// What the supervisor says. `EACCES` if it is a user's whose runs are not wanted.
+/// Asks the supervisor. `EACCES` if it is a user's whose runs are not wanted.
 fn ask(
     (socket, wait): (&[u8], Duration),
     token: Uuid,

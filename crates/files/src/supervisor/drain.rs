@@ -51,24 +51,23 @@ use std::{
     time::Duration,
 };
 
-/// What was logged is on the disk this long after the last write at most, though no segment is
-/// full.
+/// Logged writes are on the disk this long after the last one at most, though no segment is full.
 const IDLE: Duration = Duration::from_secs(1);
 /// The same under a load that fills no segment for so long. A plain log's syncs would commit the
 /// journal all the time, and with it what writeback changes by itself.
 const LAG_MAX: Duration = Duration::from_secs(1);
-/// How often a file that could not be synced is written again, if no process asks for it.
+/// Interval at which a file that could not be synced is written again, if no process asks for it.
 const REPAIR_EVERY: Duration = Duration::from_secs(1);
-/// How long the lock of a file is waited for that is to be written again.
+/// Wait for the lock of a file that is to be written again.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
 /// Files that are synced at a time.
 const AT_A_TIME: usize = 16;
 /// Segments of the pool that are left to other lanes while this one takes more.
 const LEFT_TO_OTHERS: u64 = 4;
-/// How often what no process syncs is committed, to a pool on a disk: so a file is hardly newer
-/// than the last record of it, and a recovery knows who changed it (`replay`).
+/// Interval at which writes that no process syncs are committed, to a pool on a disk: so a file is
+/// hardly newer than the last record of it, and a recovery knows who changed it (`replay`).
 const COMMIT_EVERY: Duration = Duration::from_secs(1);
-/// How often to look whether something is to be done that no member says.
+/// Interval of looks for work that no member announces.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Keeps a segment ready for the members, until the run ends. A thread of its own: a sync may take
@@ -289,7 +288,7 @@ impl RunState {
                 "Something else has changed it meanwhile, so its records in the pool are not written over that: they stay there for forebay recover, and its syncs fail. Stop the program, and look into the file and the disk"
             }
             _ => {
-                "Nothing is lost: what was written stays in the pool and is written again; until then its syncs fail"
+                "Nothing is lost: its records stay in the pool and are written again; until then its syncs fail"
             }
         };
         let cause = format!("{} cannot be synced: {errno}", known.path.display());
@@ -350,8 +349,8 @@ impl RunState {
         true
     }
 
-    /// Writes again what the lane has of a file that could not be synced, and syncs it: a failed
-    /// sync may have left clean what never reached the disk.
+    /// Writes the lane's records of a file that could not be synced again, and syncs it: a failed
+    /// sync may have left pages clean that never reached the disk.
     ///
     /// # Errors
     /// Of opening it for writing, of writing, of the sync: it still cannot be synced.
@@ -430,12 +429,12 @@ impl RunState {
 #[derive(Default)]
 struct LostNameSyncs(Mutex<BTreeMap<FileKey, Arc<SyncOnce>>>);
 
-/// What a sync that is done once gives: an error's number, since many files have it.
+/// The result of a sync that is done once: an error's number, since many files have it.
 type SyncOnce = OnceLock<Result<(), i32>>;
 
 impl LostNameSyncs {
-    /// What the directory's sync gives, which is `real` the first time. A second one would succeed,
-    /// whatever the disk has.
+    /// The result of the directory's sync, which is `real` the first time. A second one would
+    /// succeed, whatever the disk has.
     fn sync(
         &self,
         directory: FileKey,

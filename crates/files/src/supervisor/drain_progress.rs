@@ -1,8 +1,8 @@
-//! How far the drain is.
+//! The drain's progress.
 
 use forebay_pool::Lsn;
 
-/// How far the drain is.
+/// The drain's progress.
 pub(super) struct DrainProgress {
     /// By file number: the segment that was open when the file's last sync began.
     pub(super) clean_from: Vec<Lsn>,

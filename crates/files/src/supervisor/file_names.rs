@@ -1,4 +1,4 @@
-//! Which file it is, and what it is called by now.
+//! A file's key, and its newest name.
 
 use crate::{absorbed::FileKey, shared::SharedFile};
 use std::{
@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Which file or directory it is.
+/// The key of the file or directory.
 pub(super) fn key_of(file: &File) -> Option<FileKey> {
     let stat = rustix::fs::fstat(file).ok()?;
     Some((stat.st_dev, stat.st_ino))

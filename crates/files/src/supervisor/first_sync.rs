@@ -52,21 +52,21 @@ use std::{
     time::Duration,
 };
 
-/// How often those are done that no process waits for.
+/// Interval at which those are done that no process waits for.
 const SOON: Duration = Duration::from_secs(1);
 /// While so many have a thread, none of these gets one.
 const SOON_AT_A_TIME: usize = 32;
-/// How often all files are looked at: which are due is said in memory that a process may write
-/// over.
+/// Interval at which all files are looked at: the due ones are named in memory that a process may
+/// write over.
 const LOOK_AT_ALL: Duration = Duration::from_secs(10);
-/// How long to sleep before looking again.
+/// Sleep before looking again.
 const LOOK: Duration = Duration::from_millis(100);
 /// Time between two attempts to begin, while a member changes the file or its name.
 const AGAIN: Duration = Duration::from_millis(1);
-/// How long a member may be in the middle of a change before others are served.
+/// The longest time that a member may be in the middle of a change before others are served.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
 
-/// What is under way.
+/// The first syncs under way.
 #[derive(Default)]
 pub(super) struct FirstSyncs {
     /// Files, by number and generation, that have a thread.
@@ -76,7 +76,7 @@ pub(super) struct FirstSyncs {
     journals: Mutex<HashMap<u64, KnownJournal>>,
 }
 
-/// What [`order::journals_names`] said of a device.
+/// The answer of [`order::journals_names`] for a device.
 struct KnownJournal {
     has_names: bool,
     /// A file that was open there then. As long as it is, no other file system has that device.
@@ -147,7 +147,7 @@ impl DirectorySyncs {
     }
 }
 
-/// Has what members ask for done, until the run ends.
+/// Does the members' requests, until the run ends.
 pub(super) fn run(shared: &Arc<SupervisorState>, run: &Arc<RunState>) {
     let mut looked = MonotonicTime::now();
     let mut looked_at_all = looked;
@@ -316,8 +316,8 @@ impl RunState {
         Ok(())
     }
 
-    /// What is known of the file, and where its file system stands among the run's; none if the
-    /// number is not this file's any more.
+    /// The state of the file, and the place of its file system among the run's; none if the number
+    /// is not this file's any more.
     fn known_in_journal(&self, number: usize, generation: u32) -> Option<(Arc<AbsorbedFile>, u32)> {
         let files = self.files.lock();
         let known = files.get(number)?.clone();
@@ -407,8 +407,8 @@ impl RunState {
         let _ = self.retire(shared, number, generation, LOCK_WAIT);
     }
 
-    /// Before the end of the run: what no process has waited for. Most is closed by now, and is let
-    /// go of.
+    /// Before the end of the run: first syncs that no process has waited for. Most is closed by
+    /// now, and is let go of.
     pub(super) fn first_sync_all(&self, shared: &SupervisorState) {
         let due: Vec<usize> = (self.places())
             .filter(|(number, file)| {

@@ -20,9 +20,9 @@ use std::{
     time::Duration,
 };
 
-/// How long a member that is in the middle of a write is waited for, and the disk.
+/// Wait for a member that is in the middle of a write, and for the disk.
 const RETIRE_WAIT: Duration = Duration::from_secs(2);
-/// How long the file's time may take to be on its disk.
+/// The longest time until the file's time is on its disk.
 const OUTLAST_WAIT: Duration = Duration::from_secs(2);
 const OUTLAST_LOOK: Duration = Duration::from_millis(1);
 
@@ -109,7 +109,7 @@ impl SupervisorState {
         keys.into_iter().for_each(|key| self.let_go(key));
     }
 
-    /// True if a user may have a file made plain: who may write to it.
+    /// True if a user may have a file made plain: one who may write to it.
     pub(super) fn may_ask(&self, uid: u32, key: FileKey) -> bool {
         let stat = self.running().and_then(|run| run.stat_of(key));
         stat.is_none_or(|stat| sys::may_write(uid, &stat))

@@ -1,5 +1,5 @@
-//! Files that the run has no more to do with: what is known of them is given up, and their numbers
-//! are free.
+//! Files that the run has no more to do with: the notes of them are given up, and their numbers are
+//! free.
 
 use super::{
     SupervisorState,
@@ -32,11 +32,11 @@ const LOOKED_AT_MAX: usize = 4096;
 pub(super) struct ForgottenFiles {
     /// By their paths, and the pattern that named them when they were registered.
     pub(super) by_path: BTreeMap<(PathBuf, Option<usize>), ForgottenFile>,
-    /// What others had absorbed, of each pattern together.
+    /// The counts of others, of each pattern together.
     rest: BTreeMap<Option<usize>, [u64; 3]>,
 }
 
-/// What such a file had absorbed.
+/// The counts of such a file.
 #[derive(Default)]
 pub(super) struct ForgottenFile {
     /// Writes, bytes, syncs.
@@ -64,7 +64,7 @@ impl ForgottenFiles {
         }
     }
 
-    /// What was absorbed of them, each with a pattern.
+    /// Their counts, each with a pattern.
     pub(super) fn sums(&self) -> impl Iterator<Item = (Option<usize>, [u64; 3])> {
         let by_path = self.by_path.iter();
         let rest = self

@@ -18,13 +18,13 @@ use std::{
     time::Duration,
 };
 
-/// How long they have to be closed: a program that opens its log for each write has it registered,
+/// Time that they have to be closed: a program that opens its log for each write has it registered,
 /// and synced, only when it paused.
 const CLOSED_FOR: Duration = Duration::from_millis(700);
-/// How often to look. One that is closed is leased for a moment, in which who opens it waits.
+/// Interval of looks. One that is closed is leased for a moment, in which who opens it waits.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// What was seen of the files of each file system, by its device.
+/// The last look at the files of each file system, by its device.
 pub(super) struct IdleFilesystems {
     looked: MonotonicTime,
     /// Since when all are closed, and the log address behind the last record of any.

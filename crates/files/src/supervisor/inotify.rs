@@ -1,5 +1,5 @@
-//! Notices processes outside the run afterwards (inotify): who opened an absorbed file is looked
-//! for in /proc, and if it is for writing, the file is let go of. docs/files-membership.md,
+//! Notices processes outside the run afterwards (inotify): the opener of an absorbed file is looked
+//! for in /proc, and if it opened it for writing, the file is let go of. docs/files-membership.md,
 //! "Processes outside".
 //!
 //! That is asynchronous: what such a process writes before the file is let go of is not protected
@@ -30,7 +30,7 @@ use std::{
 const REST: Duration = Duration::from_millis(50);
 /// And this many times what a look takes.
 const SHARE: u32 = 20;
-/// How often to see whether the supervisor stops.
+/// Interval of looks if the supervisor stops.
 const LOOK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 500_000_000,
@@ -52,7 +52,7 @@ impl Inotify {
         })
     }
 
-    /// Watches an open file: what it must be given to be forgotten.
+    /// Watches an open file: gives the number by which it is forgotten.
     pub(super) fn add(&self, file: BorrowedFd<'_>, key: FileKey) -> Result<i32, Errno> {
         let mut files = self.files.lock();
         let link = sys::link_of(file);

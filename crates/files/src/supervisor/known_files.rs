@@ -1,5 +1,5 @@
-//! What the supervisor knows of the run's files, by number, and by what else it asks for: there may
-//! be a hundred thousand, and none of these questions looks at all of them.
+//! The supervisor's files, by number and by each other key that it asks for. There may be a hundred
+//! thousand, and none of these questions looks at all of them.
 
 use super::run::AbsorbedFile;
 use crate::absorbed::FileKey;
@@ -17,7 +17,7 @@ pub(super) struct KnownFiles {
     by_key: HashMap<FileKey, usize>,
     /// Numbers that are no file's.
     free: usize,
-    /// How many are on each device.
+    /// The number on each device.
     devices: BTreeMap<u64, usize>,
     /// Directories that some of them have open.
     directories: HashMap<FileKey, Weak<File>>,
@@ -56,7 +56,7 @@ impl KnownFiles {
         self.by_key.get(&key).copied()
     }
 
-    /// How many numbers are no file's.
+    /// The count of numbers that are no file's.
     pub(super) fn free(&self) -> usize {
         self.free
     }

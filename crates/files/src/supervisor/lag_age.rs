@@ -1,5 +1,5 @@
-//! How old the oldest record is that is not on the disk yet. Records have no time that is
-//! comparable, so the supervisor notes where the lane ended when: at each look of the thread that
+//! The age of the oldest record that is not on the disk yet. Records have no time that is
+//! comparable, so the supervisor notes the lane's end and the time: at each look of the thread that
 //! prepares segments, ten times a second.
 //!
 //! The age is never too small. It is too large by the time between two looks at most, and by a
@@ -12,7 +12,7 @@ use std::{collections::VecDeque, time::Duration};
 /// Notes at most: of more, every second is given up.
 const NOTES_MAX: usize = 1024;
 
-/// Where the lane ended when, by a clock of the caller's.
+/// The lane's ends and their times, by a clock of the caller's.
 pub(super) struct LagAge {
     /// The oldest first: where it ended, and the last time at which it ended there.
     notes: VecDeque<(Lsn, Duration)>,
@@ -74,15 +74,14 @@ impl LagAge {
     }
 }
 
-/// Where a lane of which nothing is in use below `head` has its first record: an empty segment has
-/// its header.
+/// The first record of a lane with nothing in use below `head`: an empty segment has its header.
 pub(super) fn drained(head: Lsn) -> Lsn {
     head + PAGE
 }
 
 impl RunState {
-    /// How far the disk is behind the lane at this time of the supervisor's, which is noted: bytes,
-    /// and the age of the oldest of them.
+    /// The disk's lag behind the lane at this time of the supervisor's, which is noted: bytes, and
+    /// the age of the oldest of them.
     pub(super) fn lag(&self, now: Duration) -> (u64, Duration) {
         // First, so that two looks are noted in their order.
         let mut age = self.lag_age.lock();

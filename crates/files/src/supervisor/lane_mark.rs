@@ -20,7 +20,7 @@ pub(super) struct LaneMark {
     said: Mutex<LaneFaults>,
 }
 
-/// What it says.
+/// The faults that it tells.
 struct LaneFaults {
     mark: LabelMark,
     /// Syncs that are under way.

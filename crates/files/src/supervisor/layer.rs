@@ -1,9 +1,9 @@
-//! The seam for a laboratory: what it puts between the supervisor and the files that it syncs.
+//! The seam for a laboratory: its layer between the supervisor and the files that it syncs.
 
 use std::{fs::File, io, path::Path};
 
-/// What a laboratory puts between the supervisor and its files, an emulated disk for instance. A
-/// run of `forebay` has none.
+/// A laboratory's layer between the supervisor and its files, an emulated disk for instance. A run
+/// of `forebay` has none.
 pub trait SyncLayer: Send + Sync {
     /// Syncs a file, or a directory, by `real`, as `fdatasync` does if `data_only`. Returns when it
     /// counts as synced.

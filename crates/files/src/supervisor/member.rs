@@ -1,5 +1,4 @@
-//! A process of the run: how it becomes a member of it, what it asks, and what is left to do when
-//! it is gone.
+//! A process of the run: its way to membership, its questions, and the work left when it is gone.
 
 use super::{PlainFile, ProcessStatus, SupervisorState, drain, first_sync, run::RunState};
 use crate::{
@@ -28,17 +27,17 @@ use std::{
     time::Duration,
 };
 
-/// How long a member's own wish to have a file plain may take: another process may be stopped in
+/// The longest time of a member's own wish to have a file plain: another process may be stopped in
 /// the middle of a write.
 const RETIRE_WAIT: Duration = Duration::from_secs(30);
 
-/// How often to look whether a child that shares a dead member's memory is another program by now.
+/// Interval of looks if a child that shares a dead member's memory is another program by now.
 const CHILD_AGAIN: Duration = Duration::from_millis(10);
 
 /// A process that appends to the run's lane.
 #[derive(Clone)]
 pub(super) struct RunMember {
-    /// By which the lane knows it.
+    /// The number by which the lane knows it.
     pub(super) number: u32,
     pub(super) pid: u32,
     /// Its program's name.
@@ -52,7 +51,7 @@ impl RunMember {
         self.connection.is_none()
     }
 
-    /// What is said of it. One that has ended may not be buried yet.
+    /// Its status. One that has ended may not be buried yet.
     pub(super) fn status(&self) -> ProcessStatus {
         ProcessStatus {
             pid: self.pid,
@@ -167,8 +166,8 @@ fn until_gone(connection: &OwnedFd, process: Option<&OwnedFd>) {
     }
 }
 
-/// By which the kernel tells that the process is dead, though a child may have its connection
-/// still.
+/// The descriptor by which the kernel tells that the process is dead, though a child may have its
+/// connection still.
 fn process(pid: u32) -> Option<OwnedFd> {
     let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
     rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()

@@ -1,5 +1,5 @@
-//! The supervisor: the database's parent, which makes durable behind it what the pool made durable
-//! at once.
+//! The supervisor: the database's parent, which makes writes durable behind it that the pool made
+//! durable at once.
 //!
 //! It listens on a Unix socket for members (processes of the database) and for those who look at
 //! it. A run has one lane (`run`; `settle` where it fails): each member has a thread that answers
@@ -81,7 +81,7 @@ use std::{
 };
 use uuid::Uuid;
 
-/// What a supervisor is to do.
+/// A supervisor's options.
 #[derive(Clone)]
 pub struct SupervisorOptions {
     /// `fnmatch` patterns of the files to absorb.
@@ -95,17 +95,18 @@ pub struct SupervisorOptions {
     pub guard: Option<String>,
     /// Segments of the run's lane, while the disk keeps up.
     pub segments: u16,
-    /// Where running supervisors leave a note of themselves, for [`status_of_running`].
+    /// The directory in which running supervisors leave a note of themselves, for
+    /// [`status_of_running`].
     pub run_dir: PathBuf,
     /// The database in words, for status and labels.
     pub program: String,
-    /// Who sees its calls.
+    /// The front end that sees its calls.
     pub front_end: FrontEndChoice,
-    /// What a laboratory puts under the supervisor's syncs.
+    /// A laboratory's layer under the supervisor's syncs.
     pub layer: Option<Arc<dyn SyncLayer>>,
 }
 
-/// What all threads of a supervisor share.
+/// State that all threads of a supervisor share.
 struct SupervisorState {
     pool: Pool,
     /// The disks that the pool lies on, if an append to it has to be committed.
@@ -123,11 +124,12 @@ struct SupervisorState {
     over: AtomicBool,
     /// One of them ended, and nothing of it is left to do.
     changed: bell::Bell,
-    /// What is absorbed, for all to see.
+    /// The table of absorbed files, for all to see.
     table: AbsorbedTable,
-    /// What the file systems of the logs may still lack, which all processes of the run count.
+    /// Changes that the file systems of the logs may still lack, which all processes of the run
+    /// count.
     order: OrderFile,
-    /// Where those of other runs are.
+    /// The tables of other runs.
     tables: other_runs::RunTables,
     /// Of programs that the library does not fit.
     child_agents: child_agents::ChildAgents,
@@ -137,12 +139,12 @@ struct SupervisorState {
     watch: watch::Watch,
     /// Files that a pattern names and that stay plain.
     plain: Mutex<Vec<PlainFile>>,
-    /// What was said of a run that absorbs nothing.
+    /// Notices of a run that absorbs nothing.
     effect: degraded::DegradedNotices,
     stopping: AtomicBool,
-    /// Which directories say that this pool may hold something of theirs.
+    /// Directories with a mark that this pool may hold records of their files.
     marks: Marks,
-    /// What is laid for a server that is started without Forebay.
+    /// Guards laid for a server that is started without Forebay.
     guards: guard::LaidGuards,
 }
 
@@ -226,8 +228,8 @@ impl Supervisor {
         })
     }
 
-    /// What the environment of a process that is to be a member must have beside what it has: how
-    /// to find this supervisor.
+    /// Variables that a process needs in its environment to find this supervisor and become a
+    /// member.
     #[must_use]
     pub fn environment(&self) -> Vec<(OsString, OsString)> {
         let mut environment = vec![
@@ -272,8 +274,8 @@ impl Supervisor {
         self.shared.child_agents.set_unserved(why);
     }
 
-    /// Makes all files plain, when that is called: an agent has died, and what it did for the
-    /// program the kernel does from now on.
+    /// Makes all files plain, when that is called: an agent has died, and the kernel does its work
+    /// for the program from now on.
     pub fn letting_go(&self) -> impl FnOnce() + Send + 'static {
         let shared = Arc::clone(&self.shared);
         move || shared.let_go_of_all()
@@ -285,13 +287,13 @@ impl Supervisor {
         move |why| drop(shared.effect.no_agent.set(why))
     }
 
-    /// What becomes of processes outside the run that open an absorbed file for writing.
+    /// The treatment of processes outside the run that open an absorbed file for writing.
     #[must_use]
     pub fn outside(&self) -> OutsideWatch {
         self.shared.watch.outside()
     }
 
-    /// What it is doing.
+    /// Its status.
     #[must_use]
     pub fn status(&self) -> SupervisorStatus {
         self.shared.status()
@@ -328,7 +330,7 @@ impl Supervisor {
         let _ = wire::connect(&self.socket_name, None);
         match left {
             Some(why) => Err(FilesError::Config(format!(
-                "what was written is in the pool, but not in its files: {why}. When the cause is remedied: forebay recover --pool {}",
+                "the acknowledged writes are in the pool, but not in their files: {why}. When the cause is remedied: forebay recover --pool {}",
                 shared.pool.path().display()
             ))),
             None => {

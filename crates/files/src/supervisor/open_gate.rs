@@ -44,18 +44,18 @@ use std::{
     time::Duration,
 };
 
-/// How often to see whether the supervisor stops.
+/// Interval of looks if the supervisor stops.
 const LOOK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 500_000_000,
 };
-/// How often to see whether a file was let go of that a process waits for.
+/// Interval of looks if a file was let go of that a process waits for.
 const LOOK_WAITING: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 1_000_000,
 };
-/// How often to ask for the system call of a thread that does not sleep in it yet, and the time
-/// between two attempts.
+/// Attempts to find the system call of a thread that does not sleep in it yet, and the time between
+/// two attempts.
 const ATTEMPTS: u32 = 100;
 const AGAIN: Duration = Duration::from_micros(100);
 
@@ -65,7 +65,7 @@ const STRAYS_AFTER: Duration = Duration::from_secs(6);
 /// Longer than a call takes that found the file absorbed a moment before.
 const MARGIN: Duration = Duration::from_secs(1);
 
-/// How long to wait for a thread.
+/// Wait for a thread.
 const THREAD_AGAIN: Duration = Duration::from_millis(100);
 
 /// The kernel's questions.
@@ -287,7 +287,7 @@ fn only_reads(thread: i32) -> bool {
         .is_some_and(|call| is_for_reading(&call))
 }
 
-/// Whether the system call, as /proc has it, opens a file for reading. `openat2`'s flags are in the
+/// True if the system call, as /proc has it, opens a file for reading. `openat2`'s flags are in the
 /// caller's memory, which is not looked at: another process's memory may take for ever to be read.
 fn is_for_reading(call: &str) -> bool {
     let mut words = call.split_ascii_whitespace();

@@ -27,19 +27,19 @@ pub(super) struct WantedFile<'a> {
     pub(super) stat: &'a Stat,
 }
 
-/// What a dead run left of a file.
+/// The records that a dead run left of a file.
 pub(super) enum DeadRunRecords {
     /// Nothing.
     Nothing,
-    /// Its pool was made anew, or moved and another one is in its place: what it had can be told
-    /// from what comes later after a silence.
+    /// Its pool was made anew, or moved and another one is in its place: its records can be told
+    /// from later ones after a silence.
     Replaced,
     /// Records, for this reason in words.
     Something(String),
 }
 
-/// What the lane of a dead run, which its table names, has of the file. When this returns there was
-/// a silence, unless it is nothing.
+/// The records that the lane of a dead run, which its table names, has of the file. When this
+/// returns there was a silence, unless it is nothing.
 pub(super) fn left_by(
     shared: &SupervisorState,
     (path, table): (&Path, &TableView),
@@ -72,13 +72,13 @@ pub(super) fn left_by(
     }
 }
 
-/// Why a lane cannot be looked into.
+/// The reason that a lane cannot be looked into.
 enum UnseenLane {
     Replaced,
     Why(String),
 }
 
-/// What is in the lane of the file, and whether its pool lies on a disk.
+/// The lane's records of the file; true if its pool lies on a disk.
 fn look_at(place: &LanePlace, identity: &[u8]) -> Result<(LaneFinding, bool), UnseenLane> {
     let pool = pending_records::open(&place.path).map_err(UnseenLane::Why)?;
     if pool.uuid() != place.pool {

@@ -30,12 +30,12 @@ use std::{
 };
 use uuid::Uuid;
 
-/// How long another run may take to answer: its process has a [silence] to let go.
+/// The longest time of another run's answer: its process has a [silence] to let go.
 const ANSWER_WAIT: Duration = Duration::from_secs(15);
 /// Attempts to reach it.
 const ATTEMPTS: u32 = 5;
 
-/// What became of asking.
+/// The outcome of asking.
 pub(super) enum OtherRunAnswer {
     /// No other run absorbs the file.
     None,
@@ -45,7 +45,7 @@ pub(super) enum OtherRunAnswer {
     Unheard(String),
 }
 
-/// Where the other runs' tables are: looked for anew when a file came into or went from their
+/// The tables of the other runs: looked for anew when a file came into or went from their
 /// directory.
 #[derive(Default)]
 pub(super) struct RunTables {
@@ -54,7 +54,8 @@ pub(super) struct RunTables {
     silent: Mutex<HashSet<PathBuf>>,
 }
 
-/// What tells whether a directory is as it was: device, inode, and the time of its last change.
+/// The stamp that tells if a directory is unchanged: device, inode, and the time of its last
+/// change.
 type DirectoryStamp = (FileKey, (i64, u64));
 
 impl RunTables {
@@ -143,7 +144,7 @@ pub(super) fn let_go(
             // disk.
             thread::sleep(silence(true));
             found = OtherRunAnswer::LetGo(format!(
-                "{who}, whose supervisor was killed, absorbed it: forebay recover brings what is in that pool to the file"
+                "{who}, whose supervisor was killed, absorbed it: forebay recover brings that pool's records to the file"
             ));
             continue;
         }
@@ -165,7 +166,7 @@ pub(super) fn let_go(
     found
 }
 
-/// What a table says of the file.
+/// A table's finding on the file.
 enum TableFinding {
     /// This process absorbs it.
     Absorber(TableView, NotedProcess),
@@ -173,7 +174,7 @@ enum TableFinding {
     Strange(StrangeTable),
 }
 
-/// What a run of another version means for the file. What it absorbs is not known, and it
+/// The meaning of a run of another version for the file. What it absorbs is not known, and it
 /// understands no question. Of a file that nobody else has open, records may wait in its pool at
 /// most: the directory's marks say which that is ([`other_pools::check_marked`]). Where there can
 /// be none the file stays plain here, and what is written to it comes after a silence.
@@ -198,7 +199,7 @@ fn of_another_version(
     ))
 }
 
-/// What the table at `path` says of the file, if it counts.
+/// The finding of the table at `path` on the file, if it counts.
 fn look_at(
     path: &Path,
     boot: Uuid,

@@ -1,6 +1,6 @@
-//! What a run absorbed, by the pattern that names the file: a figure for each file would be without
-//! bound, and would end when a log is renamed. A file counts for the pattern that its path matched
-//! first when it was registered, so a sum never shrinks.
+//! A run's sums by the pattern that names the file: a figure for each file would be without bound,
+//! and would end when a log is renamed. A file counts for the pattern that its path matched first
+//! when it was registered, so a sum never shrinks.
 
 use super::{SupervisorState, run::RunState};
 use crate::{policy, shared::FileState};
@@ -11,7 +11,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// What was absorbed of the files that a pattern names.
+/// Sums over the files that a pattern names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PatternSum {
     /// The pattern.
@@ -51,7 +51,7 @@ impl SupervisorState {
 }
 
 impl RunState {
-    /// Of each of the run's patterns what was absorbed.
+    /// The sum of absorbed writes of each of the run's patterns.
     pub(super) fn absorbed(&self, shared: &SupervisorState) -> Vec<PatternSum> {
         let patterns = shared.options.patterns.iter();
         let mut sums: Vec<PatternSum> = patterns

@@ -11,9 +11,9 @@ use std::{
     time::Duration,
 };
 
-/// How often to look whether a process has rung, or the supervisor stops.
+/// Interval of looks if a process has rung, or the supervisor stops.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often to look what is asked, also if none rings.
+/// Interval of looks at the questions, also if none rings.
 const LOOK_AT_ALL: Duration = Duration::from_secs(1);
 
 /// Answers until the supervisor stops. Each file is let go of in a thread of its own: that may wait

@@ -1,4 +1,5 @@
-//! How a file begins to be absorbed. docs/files-membership.md, "Absorbing a file".
+//! The registration of a file that is about to be absorbed. docs/files-membership.md, "Absorbing a
+//! file".
 
 use super::{
     SupervisorState,
@@ -38,12 +39,12 @@ const FREE_MIN: usize = 32;
 /// Numbers beyond which those of closed files are freed before more are taken: each of them is
 /// watched, and the watches are the user's, whose other programs have some.
 const CLOSED_MAX: usize = 4096;
-/// How long a file that is to be registered anew, or a number, is waited for.
+/// Wait for a file that is to be registered anew, or for a number.
 const WAIT: Duration = Duration::from_secs(10);
 /// Time between two looks at a file that another process has registered.
 const AGAIN: Duration = Duration::from_millis(1);
 
-/// How long a run that has no number left is not asked for one again.
+/// Time that a run that has no number left is not asked for one again.
 const FULL_FOR: Duration = Duration::from_secs(1);
 
 const TOO_MANY: &str = "this run absorbs as many files as it can already (forebay's limit of open files: ulimit -Hn, LimitNOFILE=)";
@@ -339,7 +340,7 @@ impl RunState {
                     _ => "",
                 };
                 format!(
-                    "who else opens it cannot be watched (fanotify or inotify: {errno}){remedy}"
+                    "other openers of it cannot be watched (fanotify or inotify: {errno}){remedy}"
                 )
             })?;
         let done = self.follow(shared, number, candidate, own, watched);

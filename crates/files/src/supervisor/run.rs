@@ -1,5 +1,5 @@
-//! The run's lane, and what the supervisor knows of the files in it. Every process of the run
-//! appends to it; the supervisor claims it, drains it, and gives it back.
+//! The run's lane and its table of files. Every process of the run appends to the lane; the
+//! supervisor claims it, drains it, and gives it back.
 
 use super::{
     SupervisorState,
@@ -50,10 +50,10 @@ use uuid::Uuid;
 
 /// The supervisor's number among those that take a file's lock.
 pub(super) const SUPERVISOR: u32 = 0;
-/// How long files that cannot be synced are tried again at the end of the run; and how often it is
-/// said that a disk which is only slow is waited for.
+/// Time that files which cannot be synced are tried again at the end of the run; and the interval
+/// of notices that a slow disk is waited for.
 pub(super) const END_WAIT: Duration = Duration::from_secs(10);
-/// How long to wait for the drain before looking again.
+/// Wait for the drain before looking again.
 pub(super) const LOOK: Duration = Duration::from_millis(20);
 
 /// A file that the run absorbs.
@@ -71,9 +71,9 @@ pub(super) struct AbsorbedFile {
     pub(super) directory: Option<Arc<File>>,
     /// The process that had it registered.
     pub(super) pid: u32,
-    /// What records may name it by.
+    /// The identity by which records may name it.
     pub(super) identity: Vec<u8>,
-    /// Whose it was, and who might write to it, when it was registered.
+    /// Its owner and mode when it was registered.
     pub(super) stat: Stat,
     /// An open file of the supervisor's own: it shares no lock, position or flag with the
     /// program's, and keeps no program from being executed. None for a file that is released.
@@ -94,9 +94,9 @@ pub(super) struct RunState {
     boot: Uuid,
     marked: LaneMark,
     pub(super) files: Mutex<KnownFiles>,
-    /// Where the next look for closed files begins, of which only some are looked at each time.
+    /// Start of the next look for closed files, of which only some are looked at each time.
     pub(super) looked_to: AtomicUsize,
-    /// When all numbers were last found to be files' that are open.
+    /// Time at which all numbers were last found to be files' that are open.
     pub(super) found_full: Mutex<Option<MonotonicTime>>,
     /// By number: the generation of the page, which any member may write over. Changed with `files`
     /// locked.
@@ -120,18 +120,18 @@ pub(super) struct RunState {
     pub(super) ended: AtomicBool,
     pub(super) syncs: AtomicU64,
     pub(super) sync_ns: AtomicU64,
-    /// How long complete segments took to be synced and released.
+    /// Durations of complete segments' syncs and releases.
     pub(super) drains: DurationCounts,
-    /// How long files took to be made plain.
+    /// Durations of making files plain.
     pub(super) retires: DurationCounts,
     pub(super) lag_age: Mutex<LagAge>,
-    /// Why the lane was left in the pool, if it was.
+    /// The reason that the lane was left in the pool, if it was.
     pub(super) left: Mutex<Option<String>>,
     /// The pool's file has no name any more.
     pub(super) is_pool_gone: AtomicBool,
 }
 
-/// When the free numbers are few, more are files': this part of those that are, or [`PART`].
+/// More numbers are files' when the free ones are few: this part of those that are, or [`PART`].
 const MORE_NUMBERS: usize = 8;
 /// Descriptors of the supervisor's for a file: itself, and the directory that has its name, or had
 /// the last one, which all files in it share.
@@ -151,8 +151,9 @@ fn open_many() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current, ..limit });
 }
 
-/// How many places the shared page is to have: a process maps it as a whole, so no more than the
-/// limits let the run have files, and let it be large. The program's own limits may be lower.
+/// The number of places that the shared page is to have: a process maps it as a whole, so no more
+/// than the limits let the run have files, and let it be large. The program's own limits may be
+/// lower.
 fn places_max() -> usize {
     let limit = |resource| getrlimit(resource).current.unwrap_or(u64::MAX);
     let open = usize::try_from(limit(Resource::Nofile)).unwrap_or(usize::MAX);
@@ -419,7 +420,7 @@ impl RunState {
     }
 
     /// True if the pool's file was removed, and the lane is needed still: a power cut would take
-    /// along what only it has. Nothing is logged from then on.
+    /// its records along. Nothing is logged from then on.
     pub(super) fn has_lost_pool(&self) -> bool {
         let stat = self.pool.descriptor().map(rustix::fs::fstat);
         let is_gone = matches!(stat, Some(Ok(stat)) if stat.st_nlink == 0);
@@ -431,7 +432,7 @@ impl RunState {
         true
     }
 
-    /// True if a process has written over what the page says of a file, or of who has its lock: it
+    /// True if a process has written over the page's state of a file, or of its lock's holder: it
     /// cannot be.
     pub(super) fn is_damaged(&self) -> bool {
         let files = self.files.lock();
@@ -479,7 +480,7 @@ impl RunState {
                     let usage = self.lane.usage();
                     let left = usage.tail.saturating_sub(usage.head).div_ceil(1 << 20);
                     sys::complain(&format!(
-                        "the program has ended, and the disk is slow: up to {left} MiB of what it wrote are still to be synced. forebay stays until they are; if it \
+                        "the program has ended, and the disk is slow: up to {left} MiB of its writes are still to be synced. forebay stays until they are; if it \
                          is killed, they are in the pool for forebay recover"
                     ));
                     deadline = MonotonicTime::now() + wait;

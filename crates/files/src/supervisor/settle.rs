@@ -53,11 +53,11 @@ impl RunState {
             ),
             None => (
                 "a process of the run has damaged the memory that all of them share".to_owned(),
-                "Restart the program, and look into what it writes to",
+                "Restart the program, and look into the disk that it writes to",
             ),
         };
         sys::complain(&format!(
-            "{why}: nothing is absorbed any more, and every sync is a real one. What was acknowledged is not lost. {remedy}"
+            "{why}: nothing is absorbed any more, and every sync is a real one. No acknowledged write is lost. {remedy}"
         ));
         for (number, file) in self.places() {
             // From here on each sync of it is a real one, though its own records had all been

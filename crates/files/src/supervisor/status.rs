@@ -20,7 +20,7 @@ use std::{
 };
 use uuid::Uuid;
 
-/// What a file absorbed.
+/// A file's absorbed writes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FileStatus {
     /// Its path.
@@ -70,21 +70,21 @@ pub struct RunLaneStatus {
     pub order_syncs: u64,
     /// Times that a process waited because it was full.
     pub waits: u64,
-    /// Why it was left in the pool, if it was.
+    /// The reason that it was left in the pool, if it was.
     pub left: Option<String>,
     /// Age of the oldest byte that is not yet on the disk, seconds: not too small, and too large by
     /// a tenth of a second as a rule.
     #[serde(default)]
     pub lag_seconds: f64,
-    /// How long things took.
+    /// Durations of the run's work.
     #[serde(default)]
     pub durations: RunDurations,
-    /// What was absorbed, by pattern.
+    /// Absorbed writes, by pattern.
     #[serde(default)]
     pub absorbed: Vec<PatternSum>,
 }
 
-/// How long things took in a run.
+/// Durations of a run's work.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RunDurations {
     /// Commits to a pool on a disk, which a sync waits for; of the writes to a pool in memory one
@@ -108,7 +108,7 @@ pub struct PlainFile {
     pub pid: u32,
     /// Its program's name.
     pub program: String,
-    /// Why it stays plain there.
+    /// The reason that it stays plain there.
     pub reason: String,
 }
 
@@ -121,7 +121,7 @@ pub struct ChildAgentStatus {
     pub program: String,
 }
 
-/// Who sees the calls of a run's programs.
+/// The front end that sees the calls of a run's programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunFrontEnd {
@@ -134,10 +134,10 @@ pub enum RunFrontEnd {
     Nobody,
 }
 
-/// Who is to see the calls of a run's programs, and why.
+/// The choice of the front end that is to see the calls of a run's programs, and the reason.
 #[derive(Clone, Debug, Default)]
 pub struct FrontEndChoice {
-    /// Who.
+    /// The front end.
     pub front_end: RunFrontEnd,
     /// In words; may be empty.
     pub reason: String,
@@ -173,10 +173,10 @@ pub struct SupervisorStatus {
     pub pid: u32,
     /// The database.
     pub program: String,
-    /// Who sees its calls.
+    /// The front end that sees its calls.
     #[serde(default)]
     pub front_end: RunFrontEnd,
-    /// Why, in words.
+    /// The reason, in words.
     #[serde(default)]
     pub front_end_reason: String,
     /// Programs that have an agent of their own beside.
@@ -185,32 +185,32 @@ pub struct SupervisorStatus {
     /// The pool.
     #[serde(serialize_with = "crate::readable")]
     pub pool: PathBuf,
-    /// What the pool is.
+    /// The pool's medium.
     pub medium: String,
-    /// What the pool survives, in words.
+    /// The losses that the pool survives, in words.
     pub survives: String,
     /// The same as a word: `power_cut`, `power_cut_once_committed` or `process_crash`.
     #[serde(default)]
     pub persistence: String,
     /// Patterns of the files that are absorbed.
     pub patterns: Vec<String>,
-    /// What becomes of a process outside the run that opens an absorbed file for writing.
+    /// The treatment of a process outside the run that opens an absorbed file for writing.
     pub outside_writer: OutsideWatch,
-    /// How long it has been running, seconds.
+    /// Time since its start, seconds.
     pub uptime_seconds: f64,
     /// The lane; none as long as no process has asked to absorb.
     pub lane: Option<RunLaneStatus>,
     /// The database's processes that absorb, those that ended included.
     pub processes: Vec<ProcessStatus>,
-    /// What is absorbed, or was.
+    /// Files that are absorbed, or were.
     pub files: Vec<FileStatus>,
     /// Files that a pattern names and that stay plain.
     pub plain: Vec<PlainFile>,
-    /// Where the run's supervisor left a note of itself.
+    /// The directory of the supervisor's note of itself.
     #[serde(serialize_with = "crate::readable")]
     pub run_dir: PathBuf,
-    /// What keeps the run from being what it was begun for, in words: nothing is absorbed, or not
-    /// any more.
+    /// The obstacles that keep the run from its purpose, in words: nothing is absorbed, or not any
+    /// more.
     pub degraded: Vec<String>,
 }
 
@@ -223,7 +223,7 @@ impl FileStatus {
     }
 }
 
-/// What is said of files, each once, by their paths.
+/// The statuses of files, each once, by their paths.
 #[derive(Default)]
 struct FileList {
     files: Vec<FileStatus>,
@@ -231,7 +231,7 @@ struct FileList {
 }
 
 impl FileList {
-    /// What is said of the file at a path, which begins now if nothing was.
+    /// The status of the file at a path, which begins now if there was none.
     fn of_path(&mut self, path: &Path) -> &mut FileStatus {
         let at = self.places.get(path).copied();
         let at = at.unwrap_or_else(|| {
@@ -252,7 +252,8 @@ impl FileList {
 }
 
 impl SupervisorStatus {
-    /// Who sees the calls of its programs, in words: also of those that have an agent of their own.
+    /// The front ends that see the calls of its programs, in words: also of those that have an
+    /// agent of their own.
     #[must_use]
     pub fn seen_by(&self) -> String {
         let mut said = self.front_end.with_reason(&self.front_end_reason);
@@ -361,7 +362,7 @@ fn absolute(path: &Path) -> PathBuf {
     real.unwrap_or_else(|_| path.to_owned())
 }
 
-/// How to find a supervisor.
+/// A supervisor's note of its address.
 #[derive(Serialize, Deserialize)]
 pub(super) struct SupervisorNote {
     pub(super) socket: String,
@@ -377,7 +378,7 @@ pub(super) fn make_run_dir(directory: &Path) -> Result<(), FilesError> {
         .map_err(|e| unwritable(directory, "making", &e))
 }
 
-/// What to do where nothing can be left in the run directory because of this: which line of a unit
+/// The remedy if nothing can be left in the run directory because of this: the line of a unit that
 /// is to be changed.
 #[must_use]
 pub fn run_dir_remedy(error: &std::io::Error) -> &'static str {

@@ -1,5 +1,5 @@
-//! Processes that no message announces: those outside the run, and what is opened past the C
-//! library. Absorbed files are watched from before it is known that they are open nowhere else.
+//! Processes that no message announces: those outside the run, and openers past the C library.
+//! Absorbed files are watched from before it is known that they are open nowhere else.
 //! docs/files-membership.md, "Processes outside".
 //!
 //! Where the supervisor may, the kernel asks it before such a process gets a file open
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::{os::fd::BorrowedFd, sync::Arc};
 
-/// What becomes of a process outside the run that opens an absorbed file for writing.
+/// The treatment of a process outside the run that opens an absorbed file for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutsideWatch {
@@ -70,7 +70,7 @@ impl Watch {
         }
     }
 
-    /// What it is worth.
+    /// The treatment that this watch can give.
     pub(super) fn outside(&self) -> OutsideWatch {
         match self {
             Self::Gate(_) => OutsideWatch::Waits,
@@ -79,7 +79,7 @@ impl Watch {
         }
     }
 
-    /// Watches what is open as `file`.
+    /// Watches the file that is open as `file`.
     ///
     /// # Errors
     /// What the kernel says: then the run cannot keep what [`Watch::outside`] says.

@@ -1,6 +1,6 @@
-//! Whether a sync that succeeded was one. A file system that shuts itself down (ext4 and XFS do,
-//! when they cannot write their journal) may take what it gave up for written, and says so when it
-//! is asked next.
+//! Confirms a sync that succeeded. A file system that shuts itself down (ext4 and XFS do, when they
+//! cannot write their journal) may count the writes that it gave up as done, and says so when it is
+//! asked next.
 
 use rustix::{
     fs::{FileType, SeekFrom},
@@ -15,8 +15,8 @@ use std::{
 pub(crate) const EXT4: i64 = 0xEF53;
 const XFS: i64 = 0x5846_5342;
 
-/// After a sync that succeeded: whether the file system had not shut itself down before that was
-/// done, asked by a second sync.
+/// After a sync that succeeded: fails if the file system had shut itself down before that was done,
+/// asked by a second sync.
 ///
 /// # Errors
 /// The file system's: what was synced may not be on the disk.
@@ -24,9 +24,9 @@ pub(crate) fn confirm_sync(fd: impl AsFd) -> Result<(), Errno> {
     rustix::fs::fdatasync(fd)
 }
 
-/// As [`confirm_sync`], of a file that programs write to meanwhile: what they wrote since is not
-/// synced, where the file system can be asked without, by an open directory of it. Opens nothing:
-/// who is asked before anything is opened may be waiting for this.
+/// As [`confirm_sync`], of a file that programs write to meanwhile: later writes are not synced, if
+/// the file system can be asked without, by an open directory of it. Opens nothing: who is asked
+/// before anything is opened may be waiting for this.
 ///
 /// # Errors
 /// As [`confirm_sync`].
@@ -44,8 +44,8 @@ pub(crate) fn confirm_sync_of(file: impl AsFd, directory: Option<&File>) -> Resu
     }
 }
 
-/// After a sync that succeeded: whether the file system had not shut itself down before that was
-/// done. Of a file it is asked without another flush of the disk.
+/// After a sync that succeeded: fails if the file system had shut itself down before that was done.
+/// Of a file it is asked without another flush of the disk.
 ///
 /// # Errors
 /// The file system's: what was synced may not be on the disk.

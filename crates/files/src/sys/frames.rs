@@ -9,11 +9,11 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-/// What lies so near to where the library was started is on the first thread's stack: the kernel
-/// maps nothing else there.
+/// An address so near to the library's start is on the first thread's stack: the kernel maps
+/// nothing else there.
 const NEAR: usize = 8 << 20;
 
-/// Where on the stack the library was started.
+/// The place on the stack at which the library was started.
 static STARTED: AtomicUsize = AtomicUsize::new(0);
 
 /// Notes where the first thread's stack is, of which this is called.
@@ -34,7 +34,7 @@ impl Frame {
         Self(Cell::new(0))
     }
 
-    /// Its address, which is what it holds from now on.
+    /// Its address, which it holds from now on.
     #[inline]
     pub(crate) fn note(&self) -> usize {
         let address = ptr::from_ref(self).expose_provenance();

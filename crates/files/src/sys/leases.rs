@@ -1,4 +1,4 @@
-//! The kernel's leases: whether a file is open elsewhere.
+//! The kernel's leases: they tell if a file is open elsewhere.
 #![expect(unsafe_code, reason = "commands of fcntl that no library has")]
 
 use super::last_errno;

@@ -11,7 +11,7 @@ pub(crate) fn range_of(part: &IoSlice<'_>) -> Range<usize> {
     range.start.addr()..range.end.addr()
 }
 
-/// A copy of what the program has in `parts`, `bytes` bytes, made by the kernel.
+/// A copy of the program's bytes in `parts`, `bytes` bytes, made by the kernel.
 ///
 /// # Errors
 /// Not all of it is there, or a filter refuses the call.

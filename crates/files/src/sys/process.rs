@@ -1,5 +1,5 @@
-//! Which process this is: of fork's children the one that no handler of fork's was called in, and
-//! of vfork's.
+//! This process's identity: it is told from a forked child that no handler of fork's was called in,
+//! and from one of vfork's.
 #![expect(
     unsafe_code,
     reason = "asks who it is; a page that a forked child finds wiped; descriptors of a thread"
@@ -23,7 +23,7 @@ const PAGE: usize = 4096;
 /// Before there is a page.
 static NOT_YET: AtomicI32 = AtomicI32::new(-1);
 
-/// Where the process is that the library was started in, or forked to: in a page that the kernel
+/// The mark of the process that the library was started in, or forked to: in a page that the kernel
 /// wipes in a forked child.
 static MARK: AtomicPtr<AtomicI32> = AtomicPtr::new((&raw const NOT_YET).cast_mut());
 

@@ -1,4 +1,4 @@
-//! Who may write to a file.
+//! Users that may write to a file.
 
 use rustix::fs::Stat;
 

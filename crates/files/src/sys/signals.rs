@@ -3,8 +3,8 @@
 
 use std::{marker::PhantomData, mem::MaybeUninit, ptr};
 
-/// Until it is dropped no handler interrupts this thread: none can jump away from what it does, or
-/// wait for it.
+/// Until it is dropped no handler interrupts this thread: none can jump away from its work, or wait
+/// for it.
 pub(crate) struct MaskedSignals {
     before: libc::sigset_t,
     /// The mask is the thread's.

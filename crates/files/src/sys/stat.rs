@@ -37,7 +37,7 @@ pub(crate) fn stat_at(dir: BorrowedFd<'_>, path: &CStr, flags: AtFlags) -> Resul
     }
 }
 
-/// Which file system a descriptor's file is on: the kernel's number for its kind (`f_type`).
+/// The kind of the file system that a descriptor's file is on: the kernel's number (`f_type`).
 ///
 /// # Errors
 /// The kernel's.

@@ -1,4 +1,4 @@
-//! Truncation of what is open for reading only, which has no call that takes a descriptor.
+//! Truncation of a file that is open for reading only: no call takes its descriptor.
 
 use super::link_of;
 use rustix::io::Errno;
@@ -8,7 +8,7 @@ use std::{
     os::fd::BorrowedFd,
 };
 
-/// Cuts what `fd` is open as to nothing, also if it is open for reading only.
+/// Cuts the file that is open as `fd` to nothing, also if it is open for reading only.
 ///
 /// # Errors
 /// The kernel's; also where the program may not write to the file.

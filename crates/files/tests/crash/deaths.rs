@@ -1,5 +1,5 @@
-//! Who dies: the database, its supervisor, both, the machine, the replay; what was acknowledged is
-//! there, and what others changed is not touched.
+//! Deaths: of the database, its supervisor, both, the machine, the replay; every acknowledged write
+//! is there, and changes by others are not touched.
 
 use crate::{
     APPEND, LATER, OTHER_BOOT, RDWR,

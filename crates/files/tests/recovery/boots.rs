@@ -1,5 +1,5 @@
-//! Which boot it was: what the page cache lost in this one is written from the pool; a pool of
-//! another is written nowhere without force.
+//! Boots: bytes that the page cache lost in this one are written from the pool; a pool of another
+//! is written nowhere without force.
 
 use crate::{
     APPEND, LATER, OTHER_BOOT,

@@ -1,5 +1,5 @@
-//! Whose hands write: those of the pool's owner and no more, through no symbolic link, and to a
-//! file that takes no writes as far as it needs none.
+//! The rights of a recovery: those of the pool's owner and no more, through no symbolic link, and
+//! to a file that takes no writes as far as it needs none.
 
 use crate::{
     OTHER_BOOT,

@@ -1,6 +1,6 @@
-//! What the fuzzer calls with arbitrary bytes, and an ordinary test with seeds and random bytes: a
-//! supervisor in this process, and messages of clients that mean it no good. The messages are
-//! written as docs/files-membership.md ("Messages") has them, not by `wire.rs`.
+//! The fuzzer's entry point, for arbitrary bytes, and for an ordinary test with seeds and random
+//! bytes: a supervisor in this process, and messages of clients that mean it no good. The messages
+//! are written as docs/files-membership.md ("Messages") has them, not by `wire.rs`.
 
 #![allow(
     dead_code,

@@ -1,4 +1,4 @@
-//! What the fuzzer calls with arbitrary bytes; also called by an ordinary test, with seeds and
+//! The fuzzer's entry point, for arbitrary bytes; also called by an ordinary test, with seeds and
 //! random bytes.
 
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, reason = "tests")]

@@ -1,5 +1,5 @@
-//! Whether flash pays, by what its reads and writes take, and those of homes. docs/flash-format.md,
-//! "Whether flash pays".
+//! Measures if flash pays: the time of its reads and writes beside those of homes.
+//! docs/flash-format.md, "Whether flash pays".
 //!
 //! * `reads`: a page that was read comes in if reading it again on flash is faster than at home;
 //! * `writes`: a page that was written goes to flash if that is so, or if it takes less than to
@@ -30,7 +30,7 @@ const AGREE: u32 = 6;
 const AGREE_MAX: u32 = 32 * AGREE;
 /// After so long without a change half as many are enough again.
 const CALM: Duration = Duration::from_secs(3600);
-/// What is known of reads is not known any more after so long without a period.
+/// Times of reads are not known any more after so long without a period.
 const FORGOTTEN: Duration = Duration::from_secs(600);
 /// Groups that leave while flash does not pay.
 const EMPTYING: RestPeriod = RestPeriod {
@@ -43,8 +43,7 @@ const TRIALS: RestPeriod = RestPeriod {
     times: 49,
 };
 
-/// How long something rests that takes the devices from the server: so many times as long as it
-/// took.
+/// The rest after work that takes the devices from the server: so many times as long as it took.
 struct RestPeriod {
     least: Duration,
     times: u32,
@@ -61,14 +60,15 @@ impl RestPeriod {
     }
 }
 
-/// What something takes on flash beside what it takes at home, in percent, at which flash stops to
-/// pay, and at which it begins again.
+/// The cost on flash beside the cost at home, in percent, at which flash stops to pay, and at which
+/// it begins again.
 struct HysteresisBounds {
     stops: u64,
     begins: u64,
 }
 
-/// Whether flash pays, by periods each of which says what something takes. Asked without a lock.
+/// The verdict that flash pays, or not, by periods each of which gives a cost. Asked without a
+/// lock.
 struct FlashVerdict {
     pays: AtomicBool,
     /// True once a period has ended, and not too long ago.
@@ -216,20 +216,20 @@ impl Cache {
         self.policy() == WritePolicy::Adaptive
     }
 
-    /// True while what is written goes to flash, as far as its speed is concerned. Never false but
-    /// with [`WritePolicy::Adaptive`].
+    /// True while written pages go to flash, as far as its speed is concerned. Never false but with
+    /// [`WritePolicy::Adaptive`].
     #[must_use]
     pub fn flash_pays(&self) -> bool {
         !self.is_adaptive() || self.worth.pays()
     }
 
-    /// The same of what is read.
+    /// The same of pages that are read.
     #[must_use]
     pub fn flash_pays_for_reads(&self) -> bool {
         !self.is_adaptive() || self.worth.reads.verdict.pays()
     }
 
-    /// True if it matters what commits take, and is to be seen by this one.
+    /// True if the time of commits matters, and is to be seen by this one.
     pub(super) fn is_trial_due(&self) -> bool {
         let matters = self.is_adaptive() && !self.worth.reads.are_known_to_pay();
         matters && self.worth.writes.is_trial_due()

@@ -1,4 +1,4 @@
-//! Commit: what came in becomes durable. docs/flash-format.md, "Commit".
+//! Commit: incoming pages become durable. docs/flash-format.md, "Commit".
 //!
 //! 1. *Out*: the open group ends; every group in memory that is not written is written.
 //! 2. *Sync* flash.
@@ -60,8 +60,9 @@ impl Cache {
         self.state.lock().map.recorded >= to
     }
 
-    /// Records what is in the slots before position `end`, whose bytes are durable: with one fence,
-    /// if a record can name them all. Pages that were given up meanwhile are recorded as void.
+    /// Records the pages in the slots before position `end`, whose bytes are durable: with one
+    /// fence, if a record can name them all. Pages that were given up meanwhile are recorded as
+    /// void.
     pub(super) fn record_pages(&self, end: u64) -> Result<(), FlashError> {
         let entries_max = (self.lane.payload_max() - 8) as u64 / PAGE_ENTRY;
         loop {

@@ -1,4 +1,4 @@
-//! How pages leave: some groups at a time. docs/flash-format.md, "Dequeue".
+//! Dequeue: pages leave, some groups at a time. docs/flash-format.md, "Dequeue".
 //!
 //! 1. *Judge* the groups at the front: a version that is not the newest, or clean, is dropped; a
 //!    dirty one goes home; one that was read gets a second chance at the rear.
@@ -26,7 +26,7 @@ use std::{io::IoSlice, sync::atomic::Ordering::Relaxed, time::Instant};
 /// Slots without anything that leave at a time, beside a group that has nothing either.
 const VOID_AT_ONCE: u64 = 1 << 16;
 
-/// What [`Cache::step`] did.
+/// The work of [`Cache::step`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DequeueStep {
     /// Slots that are free now.
@@ -120,7 +120,7 @@ impl Cache {
         self.dequeue(&mut homing).map(drop)
     }
 
-    /// Lets the groups at the front go: how many slots are free now.
+    /// Lets the groups at the front go: the number of slots that are free now.
     pub(super) fn dequeue(&self, homing: &mut HomeBatch) -> Result<u64, FlashError> {
         let mut leaving = self.judge(homing)?;
         if leaving.front == leaving.end {
@@ -149,8 +149,8 @@ impl Cache {
         Ok(leaving.end - leaving.front)
     }
 
-    /// What became durable in step 4 may have gone home around flash: no older version is written
-    /// over it, whatever else came in since.
+    /// Pages that became durable in step 4 may have gone home around flash: no older version is
+    /// written over them, whatever else came in since.
     fn drop_superseded(&self, leaving: &mut LeavingGroups) {
         let map = &self.state.lock().map;
         leaving.home.retain(|version| {

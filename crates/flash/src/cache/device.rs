@@ -9,7 +9,7 @@ use crate::{
 use forebay_pool::Pool;
 use std::io;
 
-/// Flash, and how errors call it.
+/// Flash, and its name in errors.
 pub(super) struct FlashDevice<'a>(pub(super) &'a dyn Flash);
 
 impl FlashDevice<'_> {
@@ -90,7 +90,7 @@ impl FlashDevice<'_> {
         Ok(())
     }
 
-    /// The header, and where its copy is damaged, with what was found there.
+    /// The header, and the place of its damaged copy, with the finding.
     pub(super) fn read_header(&self) -> Result<(CacheHeader, Option<(u64, String)>), FlashError> {
         if self.bytes()? < 2 * BLOCK {
             return Err(FlashError::NotACache {

@@ -39,8 +39,8 @@ impl Cache {
             .collect()
     }
 
-    /// The pages of which only the cache has the newest version: what a flash device that is broken
-    /// takes with it.
+    /// The pages of which only the cache has the newest version: a flash device that is broken
+    /// takes them with it.
     #[must_use]
     pub fn newer_than_home(&self) -> Vec<PageName> {
         let dirty = self.dirty_versions(|_| true);
@@ -48,7 +48,7 @@ impl Cache {
         names.collect()
     }
 
-    /// How many pages of a file only the cache has the newest version of.
+    /// The number of a file's pages of which only the cache has the newest version.
     #[must_use]
     pub fn newer_pages_of(&self, file: &CachedFile) -> u64 {
         self.state.lock().map.dirty_of(file.id().number)

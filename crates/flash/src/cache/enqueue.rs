@@ -1,4 +1,4 @@
-//! How pages come in: written ones, and clean ones that were read at home.
+//! Enqueue: pages come in, written ones, and clean ones that were read at home.
 
 use super::{
     Cache,
@@ -13,7 +13,7 @@ use crate::{
 };
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Where a written page went.
+/// The place that a written page went to.
 #[must_use]
 pub enum Enqueued<'a> {
     /// To the cache. A [`sync`](Cache::sync) makes it durable.
@@ -114,7 +114,7 @@ impl Cache {
         Ok(came)
     }
 
-    /// Makes what was written to the file past the cache durable.
+    /// Makes writes to the file past the cache durable.
     pub(super) fn settle(&self, file: &CachedFile) -> Result<(), FlashError> {
         self.check_past(file)?;
         match file.unsettled() {
@@ -217,7 +217,7 @@ impl Cache {
         })
     }
 
-    /// What was read of the page at home may be stale.
+    /// A copy of the page that was read at home may be stale.
     fn note_change(&self, file: u32, page: u32) {
         let map = &mut self.state.lock().map;
         let bucket = map.bucket(file, page);

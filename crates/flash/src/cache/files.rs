@@ -1,4 +1,4 @@
-//! Files: registering, and what is no longer what the cache has. docs/flash-format.md,
+//! Files: registering them, and dropping pages that are no longer theirs. docs/flash-format.md,
 //! "Tombstones".
 
 use super::Cache;
@@ -122,13 +122,13 @@ impl Cache {
         self.files.read().iter().cloned().collect()
     }
 
-    /// How many may be registered at a time.
+    /// The number of files that may be registered at a time.
     #[must_use]
     pub fn files_max(&self) -> u32 {
         self.geometry().files_max
     }
 
-    /// True if what came in at `position` has been recorded, durably.
+    /// True if the page that came in at `position` has been recorded, durably.
     #[must_use]
     pub fn is_recorded(&self, position: u64) -> bool {
         position < self.state.lock().map.recorded
@@ -191,8 +191,8 @@ impl Cache {
         self.record_drop(file, |_| Ok(()))
     }
 
-    /// The file is used past the cache from now on, and has everything when this returns: what is
-    /// newer than home goes there first. As [`drop_file`](Self::drop_file) otherwise. Nothing is
+    /// The file is used past the cache from now on, and has everything when this returns: pages
+    /// newer than home go there first. As [`drop_file`](Self::drop_file) otherwise. Nothing is
     /// written to it meanwhile.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use crate::{
 };
 use std::{collections::BTreeSet, io::IoSlice, ops::ControlFlow, sync::Arc};
 
-/// How far a flush is.
+/// The progress of a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlushProgress {
     /// Pages that are home, or were superseded meanwhile.
@@ -23,7 +23,7 @@ pub struct FlushProgress {
     pub of: u64,
 }
 
-/// What a flush did.
+/// The outcome of a flush.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Flushed {
@@ -48,7 +48,7 @@ impl Cache {
         self.make_durable(rear)
     }
 
-    /// As [`sync_pages`](Self::sync_pages), and what was written to `file` past the cache. With
+    /// As [`sync_pages`](Self::sync_pages), with the writes to `file` past the cache. With
     /// [`WritePolicy::Through`] the pages are home as well.
     ///
     /// # Errors
@@ -127,8 +127,8 @@ impl Cache {
     }
 
     /// Before the pages from `first` to `last`, both included, are [forgotten](Self::forget_pages)
-    /// for a change of the file that may be refused: brings home what is newer than there. If the
-    /// change is not made, the file has them.
+    /// for a change of the file that may be refused: brings home those that are newer than there.
+    /// If the change is not made, the file has them.
     ///
     /// # Errors
     /// As [`flush`](Self::flush); [`FlashError::DamagedPages`] if one of them cannot be read. They
@@ -160,9 +160,9 @@ impl Cache {
         Ok(flushed.lost)
     }
 
-    /// Brings home what is newer than there of a file that is not written meanwhile. The caller
-    /// holds `homing`, so no page gets a second chance, and with it a newer version than home,
-    /// until it gives that back.
+    /// Brings home the newer pages of a file that is not written meanwhile. The caller holds
+    /// `homing`, so no page gets a second chance, and with it a newer version than home, until it
+    /// gives that back.
     pub(super) fn bring_file_within(
         &self,
         file: &CachedFile,
@@ -216,7 +216,7 @@ impl Cache {
         Ok(flushed)
     }
 
-    /// Writes home what is dirty of the pages in `batch`, syncs it, and records it as clean.
+    /// Writes home the dirty ones of the pages in `batch`, syncs them, and records them as clean.
     pub(super) fn flush_batch(
         &self,
         batch: &[(u32, u32)],

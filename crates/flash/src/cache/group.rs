@@ -33,7 +33,7 @@ pub(super) struct Group {
     /// Failed syncs when it was written whole; `None` if it was not, [`GONE`] once it is recorded:
     /// its slots may be another group's by now.
     written: Mutex<Option<u64>>,
-    /// What writing it took while it was filled, nanoseconds.
+    /// Time of writing it while it was filled, nanoseconds.
     took: AtomicU64,
 }
 
@@ -45,7 +45,7 @@ impl Group {
         self.count.load(Acquire) as usize
     }
 
-    /// What writing it took before its commit.
+    /// The time of writing it before its commit.
     pub(super) fn took(&self) -> Duration {
         Duration::from_nanos(self.took.load(Relaxed))
     }
@@ -56,7 +56,7 @@ impl Group {
     }
 }
 
-/// What is under `tail`.
+/// The state under `tail`.
 pub(super) struct OpenGroup {
     pub(super) group: Option<Arc<Group>>,
     spare: Vec<Buffer>,
@@ -91,7 +91,7 @@ pub(super) enum EnqueueCondition {
     Unchanged(u32),
 }
 
-/// What became of it.
+/// The outcome of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AppendOutcome {
     Done,

@@ -19,9 +19,9 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-/// What is being done when a sync fails.
+/// The step at which a sync fails.
 const SYNCING: &str = "syncing it";
-/// How often a batch is written whose own syncs succeed while others fail.
+/// Number of times that a batch is written whose own syncs succeed while others fail.
 const ATTEMPTS: usize = 3;
 
 impl Cache {
@@ -181,7 +181,7 @@ impl Cache {
         }
     }
 
-    /// How long the file is at home, durably: it is asked for anew. After it was cut off, for
+    /// The durable length of the file at home: it is asked for anew. After it was cut off, for
     /// example, so that it may grow to what it was at once.
     ///
     /// # Errors

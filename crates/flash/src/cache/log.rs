@@ -83,7 +83,7 @@ impl Cache {
         self.lane.usage().segments_used > 1
     }
 
-    /// Writes down all that the lane says, durably, and releases the lane's full segments.
+    /// Writes down all of the lane's contents, durably, and releases the lane's full segments.
     ///
     /// 1. *Copy* what is recorded, and note where the lane's open segment starts: every record
     ///    below that is in the copy. What is in that segment already may be in the copy as well; to

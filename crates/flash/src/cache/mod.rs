@@ -1,4 +1,4 @@
-//! The cache: what it holds, and its locks. docs/flash-format.md, "Protocol".
+//! The cache: its parts, and its locks. docs/flash-format.md, "Protocol".
 //!
 //! * `group`: pages on their way to flash; `enqueue`: how they come in; `commit`: group out, flash
 //!   synced, metadata durable;
@@ -136,7 +136,7 @@ pub struct Cache {
     counters: Counters,
 }
 
-/// What is under `state`.
+/// The state under `state`.
 struct CacheState {
     map: Map,
     /// The group that pages are copied to.
@@ -149,7 +149,7 @@ struct CacheState {
     kept: u64,
 }
 
-/// What a batch of home writes needs.
+/// Buffers of a batch of home writes.
 struct HomeBatch {
     /// The pages of as many groups as leave at a time.
     bytes: Buffer,
@@ -176,7 +176,7 @@ impl Cache {
         self.header.read().owner
     }
 
-    /// Which of its owner's epochs it is in.
+    /// The owner's epochs that it is in.
     #[must_use]
     pub fn epochs(&self) -> Epochs {
         *self.epochs.lock()
@@ -200,9 +200,9 @@ impl Cache {
         self.contents.store(contents as u8, Relaxed);
     }
 
-    /// Changes what becomes of writes, from now on. What is in the cache stays there until the
-    /// front reaches it, [`flush`](Self::flush) writes it home, or, with [`WritePolicy::Off`],
-    /// `step` does.
+    /// Changes the policy for writes, from now on. What is in the cache stays there until the front
+    /// reaches it, [`flush`](Self::flush) writes it home, or, with [`WritePolicy::Off`], `step`
+    /// does.
     pub fn set_policy(&self, policy: WritePolicy) {
         self.policy.store(policy as u8, Relaxed);
     }
@@ -220,7 +220,7 @@ impl Cache {
         self.flash_limit.set(flash_bytes_per_second);
     }
 
-    /// What can be changed while it is open, as it is now.
+    /// The options that can be changed while it is open, as they are now.
     #[must_use]
     pub fn options(&self) -> CacheOptions {
         let all = self.contents.load(Relaxed) == AdmissionPolicy::All as u8;
@@ -241,7 +241,7 @@ impl Cache {
         }
     }
 
-    /// What becomes of writes.
+    /// The policy for writes.
     #[must_use]
     pub fn policy(&self) -> WritePolicy {
         let number = usize::from(self.policy.load(Relaxed));
@@ -254,7 +254,7 @@ impl Cache {
             && !self.goes_around()
     }
 
-    /// What it did since it was opened, and what is in it.
+    /// Its work since it was opened, and its contents.
     #[must_use]
     pub fn stats(&self) -> CacheStats {
         let state = self.state.lock();
@@ -290,7 +290,7 @@ impl Cache {
         self.slots() - self.spare_slots()
     }
 
-    /// Where a page of a file begins at home.
+    /// Offset of a page in a file at home.
     fn home_offset(&self, page: u32) -> u64 {
         u64::from(page) * self.page_bytes() as u64
     }

@@ -26,7 +26,7 @@ use std::{
     time::Duration,
 };
 
-/// What an opening found.
+/// The outcome of an opening.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenedCache {
     /// Pages in the cache.
@@ -35,7 +35,7 @@ pub struct OpenedCache {
     pub dirty: u64,
     /// Files that are registered.
     pub files: usize,
-    /// What was found damaged and mended, in words.
+    /// The damage that was mended, in words.
     pub mended: Vec<String>,
 }
 

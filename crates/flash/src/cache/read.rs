@@ -1,4 +1,5 @@
-//! How pages are found. docs/flash-format.md, "Read".
+//! Reads: the newest version of a page is found, in memory or on flash. docs/flash-format.md,
+//! "Read".
 
 use super::{Cache, group::Group};
 use crate::{
@@ -14,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What a read found.
+/// The outcome of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadOutcome {
     /// The newest version of the page.
@@ -23,8 +24,8 @@ pub enum ReadOutcome {
     Miss(Ticket),
 }
 
-/// That a page was not in the cache at some moment: what is read at home after that, while nothing
-/// happened to the page, is its newest version.
+/// The mark that a page was not in the cache at some moment: a version read at home after that,
+/// while nothing happened to the page, is its newest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
     pub(super) changes: u32,
@@ -34,7 +35,7 @@ pub struct Ticket {
     random: bool,
 }
 
-/// Where a version is.
+/// The place of a version.
 struct FoundVersion {
     version: PageVersion,
     /// The group in memory that has it still.
@@ -83,9 +84,9 @@ impl Cache {
         }
     }
 
-    /// What could not be read, or is not whole, is an error if home has an older version. Whether
-    /// it has is asked now: the page may have gone home since it was looked up. Of a clean one home
-    /// has the same, and it is read there from now on.
+    /// An unreadable or torn version is an error if home has an older one. Whether it has is asked
+    /// now: the page may have gone home since it was looked up. Of a clean one home has the same,
+    /// and it is read there from now on.
     fn pass_over(&self, version: &PageVersion, error: FlashError) -> Result<(), FlashError> {
         let map = &mut self.state.lock().map;
         let newest = map.find(version.entry.file, version.entry.page);
@@ -98,7 +99,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Where the page is; else how often it has changed.
+    /// The page's version; else the number of its changes.
     fn find(&self, file: u32, page: u32) -> Result<FoundVersion, u32> {
         let mut state = self.state.lock();
         let version = state.map.find(file, page).filter(|v| !v.hidden);
@@ -130,8 +131,8 @@ impl Cache {
         }
     }
 
-    /// A page that [`read`](Self::read) had missed was read at home in such a time: what
-    /// [`WritePolicy::Adaptive`](crate::WritePolicy::Adaptive) goes by.
+    /// A page that [`read`](Self::read) had missed was read at home in such a time:
+    /// [`WritePolicy::Adaptive`](crate::WritePolicy::Adaptive) goes by it.
     pub fn read_at_home(&self, ticket: &Ticket, took: Duration) {
         // What follows the page before may have been read ahead by the device.
         if ticket.random {

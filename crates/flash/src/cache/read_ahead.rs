@@ -28,7 +28,7 @@ const BEGINNING: u32 = 16;
 /// Fewer are not worth a block.
 const PAGES_MIN: usize = 8;
 
-/// What is read ahead.
+/// The pages that are read ahead.
 #[derive(Default)]
 pub(super) struct ReadAhead {
     kept: Mutex<[ScanCache; BLOCKS]>,
@@ -66,7 +66,7 @@ impl ReadAhead {
         self.forgotten.fetch_add(1, SeqCst);
     }
 
-    /// Where this block is, or is to be read to; none while other scans need them all.
+    /// The buffer that has this block, or is to get it; none while other scans need them all.
     fn block(&self, of: BlockKey) -> Option<Arc<Mutex<ScanBlock>>> {
         let (file, number) = of;
         let now = Instant::now();
@@ -89,8 +89,8 @@ impl ReadAhead {
 
 impl Cache {
     /// A page that [`read`](Self::read) has missed, if it is one of a row that goes past the cache:
-    /// copied from what was read ahead, or read with what follows it. `read` fills what it is given
-    /// from an offset of the file, and says how far. False: the caller reads the page alone.
+    /// copied from the pages read ahead, or read with the following ones. `read` fills what it is
+    /// given from an offset of the file, and says how far. False: the caller reads the page alone.
     ///
     /// As with a ticket: while pages of the file are [cut off or punched](Self::forget_pages)
     /// nothing reads them.

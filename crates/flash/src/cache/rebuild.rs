@@ -15,7 +15,7 @@ use std::collections::HashMap;
 
 /// The metadata while it is put together.
 pub(super) struct RebuiltMetadata {
-    /// How often the cache was resized, by its header.
+    /// The number of resizes, by the cache's header.
     pub(super) layout: u32,
     pub(super) map: Map,
     pub(super) files: FileRegistry,

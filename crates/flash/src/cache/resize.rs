@@ -1,4 +1,4 @@
-//! Another size, with what is in the cache. docs/flash-format.md, "Another size".
+//! Another size, with the cache's pages kept. docs/flash-format.md, "Another size".
 //!
 //! 1. *Lengthen* the flash file, if it is to be longer.
 //! 2. *Home*: what only the slots that go have is written there, and recorded as clean. Pages come
@@ -38,7 +38,7 @@ const LOOKED_AT_ONCE: u64 = 4096;
 /// While as much has gone home in a second as may.
 const LIMITED: std::time::Duration = std::time::Duration::from_millis(10);
 
-/// What a resize did.
+/// The outcome of a resize.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct ResizedCache {
@@ -357,8 +357,8 @@ impl Cache {
         Err(failed(error))
     }
 
-    /// An error once it is not known which layout counts: what is on flash and in the lane is whole
-    /// in both of them, and stays so.
+    /// An error once it is not known which layout counts: flash and lane are whole in both of them,
+    /// and stay so.
     pub(super) fn check_resized(&self) -> Result<(), FlashError> {
         match self.half_resized.load(Relaxed) {
             false => Ok(()),

@@ -1,4 +1,4 @@
-//! Around flash: what came in becomes durable at home instead, because flash failed or the policy
+//! Around flash: incoming pages become durable at home instead, because flash failed or the policy
 //! says so. docs/flash-format.md, "Around flash".
 //!
 //! 1. *Void* the clean versions that home is about to be newer than, durably: or a crash would
@@ -29,7 +29,7 @@ use std::{
 /// group.
 const PROTECTED_MAX: usize = 512;
 
-/// What is known of a flash device that failed.
+/// The fault of a flash device that failed.
 #[derive(Default)]
 pub(super) struct DeviceFault {
     /// In words; the last one.
@@ -39,7 +39,7 @@ pub(super) struct DeviceFault {
 }
 
 impl Cache {
-    /// What flash failed with last, if it has not taken a group since: pages go straight home then.
+    /// The last failure of flash, if it has not taken a group since: pages go straight home then.
     #[must_use]
     pub fn flash_trouble(&self) -> Option<String> {
         self.trouble.lock().said.clone()
@@ -190,8 +190,7 @@ impl Cache {
         Ok(())
     }
 
-    /// When no version that is recorded is newer than home, everything that is recorded leaves the
-    /// cache.
+    /// Empties the cache of all recorded versions once none of them is newer than home.
     fn leave_flash(&self) -> Result<(), FlashError> {
         self.record(|cache, _| {
             let end = {

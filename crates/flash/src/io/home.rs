@@ -125,7 +125,7 @@ impl Home for HomeFiles {
     }
 }
 
-/// What should have been done was not.
+/// The error that a step was left out.
 fn ended() -> io::Error {
     io::Error::other("a thread that was to do it ended")
 }

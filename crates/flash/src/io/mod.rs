@@ -1,5 +1,5 @@
 //! The cache's way to flash and to the home files: two small traits, so that tests can make each
-//! operation fail, tear what was not synced, and cut the power between any two.
+//! operation fail, tear unsynced writes, and cut the power between any two.
 //!
 //! [`FlashFile`] and [`HomeFiles`] are the operating system.
 
@@ -15,7 +15,7 @@ use std::io;
 
 /// The flash device: a file or a block device. Offsets and lengths are bytes.
 pub trait Flash: Send + Sync {
-    /// How long it is.
+    /// Its length.
     ///
     /// # Errors
     /// What the operating system says; so for all methods here.
@@ -40,7 +40,7 @@ pub trait Flash: Send + Sync {
     /// cache writes it again.
     fn sync(&self) -> io::Result<()>;
 
-    /// Makes it so long, durably: what is new holds anything, what is behind the new end is gone. A
+    /// Makes it so long, durably: new bytes are anything, bytes behind the new end are gone. A
     /// device has the length it has: `bytes` is less then, and only so much of it is used.
     ///
     /// # Errors
@@ -62,7 +62,7 @@ pub trait Flash: Send + Sync {
 pub struct HomePage<'a> {
     /// The file.
     pub file: FileId,
-    /// Where in it, bytes.
+    /// The offset in it, bytes.
     pub offset: u64,
     /// The page; it begins at a multiple of 4 KiB in memory if pages are at least as long.
     pub bytes: &'a [u8],
@@ -70,7 +70,7 @@ pub struct HomePage<'a> {
 
 /// The files that the pages belong to.
 pub trait Home: Send + Sync {
-    /// How long the file is *durably*: if its length is not known to have been synced, syncs it
+    /// The *durable* length of the file: if its length is not known to have been synced, syncs it
     /// first. No slot ever refers to a page behind this.
     ///
     /// # Errors
@@ -109,14 +109,14 @@ pub trait Home: Send + Sync {
         Ok(())
     }
 
-    /// Makes all that was written to the file durable.
+    /// Makes all writes to the file durable.
     ///
     /// # Errors
     /// As above; what was written since the last sync that succeeded is then written again.
     fn sync(&self, file: FileId) -> io::Result<()>;
 
-    /// Syncs several different files: of each what [`sync`](Self::sync) says. They may be under way
-    /// at the same time, so that a device flushes once for all of them.
+    /// Syncs several different files: each as [`sync`](Self::sync) does. They may be under way at
+    /// the same time, so that a device flushes once for all of them.
     fn sync_files(&self, files: &[FileId]) -> Vec<io::Result<()>> {
         files.iter().map(|&file| self.sync(file)).collect()
     }

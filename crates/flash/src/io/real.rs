@@ -26,7 +26,7 @@ fn fault(what: &str) -> io::Result<()> {
 pub struct FlashFile {
     path: PathBuf,
     buffered: File,
-    /// What goes through the page cache, and may be written again after a sync that failed.
+    /// The file through the page cache, whose writes may be repeated after a sync that failed.
     rewritten: RewrittenFile,
     direct: Option<File>,
     /// False once the file system has refused it.
@@ -36,7 +36,7 @@ pub struct FlashFile {
 }
 
 impl FlashFile {
-    /// Opens what is there.
+    /// Opens an existing one.
     ///
     /// # Errors
     /// What the operating system says.

@@ -5,7 +5,7 @@
 //! the system has no thread left.
 #![expect(
     unsafe_code,
-    reason = "lends threads that are kept what its caller has"
+    reason = "lends its caller's data to threads that are kept"
 )]
 
 use parking_lot::{Condvar, Mutex, MutexGuard};

@@ -1,4 +1,4 @@
-//! Another size of a cache: where everything lies then. docs/flash-format.md, "Another size".
+//! Another size of a cache: the offsets of its parts then. docs/flash-format.md, "Another size".
 //!
 //! The slots stay where they are, and so does what is in them. The checkpoints lie behind the last
 //! slot, at a place that has nothing the layout before needs: neither its checkpoints, nor a page

@@ -1,4 +1,4 @@
-//! What devices hold after a power cut.
+//! Contents of devices after a power cut.
 
 use super::{
     Rng,

@@ -1,4 +1,4 @@
-//! What each page may be found to be.
+//! The model of each page: its possible contents.
 //!
 //! Every version of a page has a number of its own, and its bytes follow from that, so a torn page
 //! is known for one. 0 is a page of zeros.

@@ -1,5 +1,5 @@
-//! Where the cache's thread answers commands, between two steps of its work and of whatever else
-//! takes it long. docs/flash-tier.md, "The control socket".
+//! The desk of the cache's thread: it answers commands between two steps of its work, and during
+//! whatever else takes it long. docs/flash-tier.md, "The control socket".
 //!
 //! A request of a command that has gone by then is not done; what a command sends after its request
 //! is not read. An answer that it does not fetch waits, and the next one takes its place.
@@ -22,9 +22,9 @@ use std::{
 
 /// Commands that are served at a time; more wait to be accepted.
 const CLIENTS_MAX: usize = 8;
-/// How often it is looked whether commands find the socket, or tried again to make it.
+/// Interval of looks if commands find the socket, and of tries to make it.
 const LOOK: Duration = Duration::from_secs(5);
-/// How often a command hears how far a resize is.
+/// Interval at which a command hears the progress of a resize.
 const OFTEN: Duration = Duration::from_millis(500);
 
 /// See the module's head.
@@ -70,7 +70,7 @@ impl<'a> ControlDesk<'a> {
         desk
     }
 
-    /// What an earlier server has begun goes on.
+    /// Goes on with an earlier server's resize.
     fn resume(&mut self) {
         let place = self.session.hold_place();
         let noted = place.and_then(|place| ResizeNote::read(place.flash()));
@@ -199,7 +199,7 @@ impl<'a> ControlDesk<'a> {
         client.send()
     }
 
-    /// What a command hears now, if anything, and whether that is all.
+    /// The answer that a command gets now, if any, and true if that is all.
     fn answer(&mut self, request: ControlRequest) -> Option<(ControlAnswer, bool)> {
         let refused = |why: String| Some((ControlAnswer::Refused(why), true));
         match (request, &mut self.resize) {

@@ -1,5 +1,5 @@
-//! Another size while the server runs: what a command has asked for, or an earlier server has
-//! begun, done by the cache's thread.
+//! Another size while the server runs: asked for by a command, or begun by an earlier server, and
+//! done by the cache's thread.
 
 use super::{STAY, desk::ControlDesk};
 use crate::{

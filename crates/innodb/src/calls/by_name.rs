@@ -87,7 +87,7 @@ impl LeavingName {
     }
 }
 
-/// What the next start would look for elsewhere, or miss.
+/// Tells of a note that failed: the next start would look for the file elsewhere, or miss it.
 fn note(noted: Result<(), forebay_flash::FlashError>) {
     if let Err(error) = noted {
         complain_of("noting where a page file is: ", &error);
@@ -242,7 +242,7 @@ pub fn exporting(dir: BorrowedFd<'_>, path: &CStr) -> Result<(), Errno> {
     }
 }
 
-/// Before a file is opened with these `flags`: with `O_TRUNC` the cache forgets what it has of it.
+/// Before a file is opened with these `flags`: with `O_TRUNC` the cache forgets its pages of it.
 /// Once it is open, [`opened`](super::opened) is told the same flags.
 ///
 /// # Errors

@@ -8,7 +8,7 @@ use crate::{
 };
 use rustix::{fd::BorrowedFd, io::Errno};
 
-/// Who the open page file of this path is. None if it can be in no cache.
+/// Identifies the open page file of this path. None if it can be in no cache.
 pub(super) fn who_is(file: BorrowedFd<'_>, path: &[u8]) -> Result<Option<KnownFile>, Errno> {
     let knows_inode = || {
         let inode = rustix::fs::fstat(file)?.st_ino;

@@ -32,18 +32,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long the process may take to listen, which it does once its server has opened the system
-/// tablespace, and to answer; and then to say the next thing.
+/// The longest time of the process to listen, which it does once its server has opened the system
+/// tablespace, and to answer; and then to give the next answer.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// How much longer a step of a resize may take of which nothing is said before its end.
+/// The factor by which a step of a resize may take longer of which nothing is said before its end.
 const WHOLE_STEPS: u32 = 20;
-/// How often it is looked whether a process has the cache, while none listens.
+/// Interval of looks if a process has the cache, while none listens.
 const LOOK: Duration = Duration::from_secs(1);
 /// Bytes of an answer, at most.
 const ANSWER_MAX: usize = 64 << 10;
 
-/// Has the process that has the cache on this flash file do as is kept for it: what is in force
-/// there, which includes what was `wanted`.
+/// Has the process that has the cache on this flash file take the kept settings: gives those in
+/// force, which include those `wanted`.
 ///
 /// # Errors
 /// [`SetupError::Running`]; if the cache's files are not to be trusted.
@@ -55,8 +55,8 @@ pub fn set_running(flash: &Path, wanted: &Settings) -> Result<Settings, SetupErr
     match now.include(wanted) {
         true => Ok(now),
         false => Err(SetupError::SetByAnother(format!(
-            "the process that has the flash cache {} goes by its settings, and they are not all that was set here: another command has set them meanwhile, and what is kept for \
-             the next start is not this either. In force is: {}",
+            "the process that has the flash cache {} goes by its settings, and they are not all that was set here: another command has set them meanwhile, and the settings \
+             kept for the next start differ too. In force is: {}",
             flash.display(),
             now.in_words().unwrap_or_default()
         ))),
@@ -79,10 +79,10 @@ pub fn resize_running(
     }
 }
 
-/// What became of a resize that was to be given up.
+/// The outcome of giving up a resize.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CancelledResize {
-    /// The server has given it up: this is what the cache has.
+    /// The server has given it up: these are the cache's counts.
     GivenUp(CacheOccupancy),
     /// No server was at it, and none goes on with it.
     Forgotten,
@@ -119,7 +119,7 @@ pub fn cancel_resize(flash: &Path) -> Result<CancelledResize, SetupError> {
     cancelled_by(flash, &answer, cancelled)
 }
 
-/// What became of it by this answer, after what was `done` before the server was asked.
+/// The outcome by this answer, after the steps `done` before the server was asked.
 fn cancelled_by(
     flash: &Path,
     answer: &ControlAnswer,
@@ -210,7 +210,7 @@ struct AskedServer<'a> {
     held: &'a CacheFiles<'a>,
     socket: OwnedFd,
     patience: Duration,
-    /// How long the next answer is waited for, and until when.
+    /// The wait for the next answer, and the end of it.
     wait: Duration,
     limit: Instant,
     /// A resize has begun, and is noted.
@@ -321,7 +321,7 @@ impl<'a> AskedServer<'a> {
         }
     }
 
-    /// Why there is no answer, as far as can be known, and what is to be done.
+    /// The reason that there is no answer, as far as can be known, and the remedy.
     fn unanswered(&self, errno: Errno) -> SetupError {
         let seconds = self.wait.as_secs();
         let why = match errno {
@@ -338,9 +338,7 @@ impl<'a> AskedServer<'a> {
             true => {
                 "The resize has begun, and is noted: that process goes on with it, or the next server does. forebay flash status says how large the cache is, and forebay flash resize --cancel gives it up"
             }
-            false => {
-                "Whether it does what was asked is not known: forebay flash status, and its log, say so"
-            }
+            false => "Its answer is not known: see forebay flash status, and its log",
         };
         SetupError::Running(format!(
             "the process that has the flash cache {} {why}. {then}",
@@ -349,7 +347,7 @@ impl<'a> AskedServer<'a> {
     }
 }
 
-/// Connects to the socket of this file, by what is held of it: its path may be longer than an
+/// Connects to the socket of this file, by its held descriptor: its path may be longer than an
 /// address, and lead elsewhere by now.
 pub(crate) fn connect_to(file: &OwnedFd) -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;

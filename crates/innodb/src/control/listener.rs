@@ -39,8 +39,8 @@ use std::{
 };
 use uuid::Uuid;
 
-/// How the name begins that the socket's file has first. It is not the cache's own: that may be as
-/// long as a name can be.
+/// The first part of the name that the socket's file has first. It is not the cache's own: that may
+/// be as long as a name can be.
 const ASIDE: &str = ".forebay-";
 /// Connections that wait, at most.
 const BACKLOG: i32 = 16;
@@ -173,22 +173,22 @@ pub(crate) struct ControlClient {
     /// The newest answer, if it is not sent yet: the last one takes the place of those before it.
     unsent: Option<Vec<u8>>,
     has_last: bool,
-    /// When it connected, or got its last answer.
+    /// Time at which it connected, or got its last answer.
     since: Instant,
 }
 
-/// What came of a command.
+/// The progress of a command.
 pub(crate) enum CommandProgress {
     /// Nothing that is new.
     Nothing,
-    /// What it asks.
+    /// Its request.
     Request(ControlRequest),
     /// It is gone, or has said nothing for too long.
     Gone,
 }
 
 impl ControlClient {
-    /// Looks what the command asks.
+    /// Receives the command's request.
     pub(crate) fn hear(&mut self) -> CommandProgress {
         if self.request.is_some() || self.has_last {
             return CommandProgress::Nothing;
@@ -235,7 +235,7 @@ impl ControlClient {
         }
     }
 
-    /// Sends what is not sent yet, as far as it is read: false if nothing more is to be done.
+    /// Sends the unsent rest, as far as it is read: false if nothing more is to be done.
     pub(crate) fn send(&mut self) -> bool {
         if let Some(bytes) = &self.unsent {
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;

@@ -18,7 +18,7 @@ use std::{
 
 /// Of both halves.
 const BYTES: u64 = 2 * HALF as u64;
-/// What `st_blocks` counts in.
+/// The unit of `st_blocks`.
 const BLOCK_BYTES: u64 = 512;
 const WRITTEN_BYTES: usize = 1 << 20;
 

@@ -1,4 +1,5 @@
-//! What a power cut tears on the way home around flash is made whole, and nothing else is touched.
+//! A page that a power cut tears on the way home around flash is made whole, and nothing else is
+//! touched.
 
 use super::*;
 use crate::{
@@ -294,7 +295,7 @@ impl World {
         file.unwrap().write_all_at(bytes, offset).unwrap();
     }
 
-    /// What becomes of the copies when the cache is lost.
+    /// The fate of the copies when the cache is lost.
     fn save(&self) -> RestoredPages {
         let held = File::open(&self.path).unwrap();
         let files = HashMap::from([(self.file.id().identity, OwnedFd::from(held))]);

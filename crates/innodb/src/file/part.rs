@@ -1,4 +1,4 @@
-//! Reading what lies in one page: from the cache, the guard file, or the file itself.
+//! Reading a part of one page: from the cache, the guard file, or the file itself.
 
 use super::uncached::RealRead;
 use crate::{
@@ -14,7 +14,7 @@ thread_local! {
     static PAGE: std::cell::RefCell<Box<PageBuffer>> = std::cell::RefCell::new(Box::new(PageBuffer([0; PAGE_BYTES])));
 }
 
-/// Reads what lies in one page.
+/// Reads a part of one page.
 pub(super) fn read_part(
     session: &CacheSession,
     file: &CachedFile,
@@ -67,7 +67,7 @@ pub(super) fn read_part(
     Ok(read)
 }
 
-/// What the program gets for a page that the cache has and cannot give.
+/// The program's error for a page that the cache has and cannot give.
 ///
 /// If flash gives nothing at all, the process ends. It may be away for a moment only, with all that
 /// is on it. A database that gets an error for a page takes that for damaged, goes on without it,
@@ -80,7 +80,7 @@ fn unread(error: &FlashError) -> Errno {
     } = error
     {
         complain(&format!(
-            "{page} could not be read from flash, nor can anything else: {source}. The file itself has an older one, so this process ends. What was synced is on flash: once \
+            "{page} could not be read from flash, nor can anything else: {source}. The file itself has an older one, so this process ends. Synced pages are on flash: once \
              that can be read, start the server again. If it never can: forebay flash flush --cache-is-lost, and a backup"
         ));
         std::process::abort();

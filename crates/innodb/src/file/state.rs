@@ -1,9 +1,9 @@
-//! The state of a page file: where its pages go.
+//! The state of a page file: the route of its pages.
 
 use forebay_flash::CachedFile;
 use std::sync::Arc;
 
-/// What becomes of them.
+/// The route of pages.
 #[derive(Clone)]
 pub(crate) enum PageRoute {
     /// It is being made: its page 0 will say.

@@ -1,4 +1,4 @@
-//! Looking for a file by its path, and why it cannot be told where one is.
+//! Looking for a file by its path, and the errors if its place cannot be told.
 
 use crate::identity::{self, KnownFile};
 use forebay_flash::FlashError;
@@ -9,7 +9,7 @@ use rustix::{
 };
 use std::path::{Path, PathBuf};
 
-/// What goes wrong while the homes of a cache's files are looked for.
+/// Errors of the search for the homes of a cache's files.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HomesError {
@@ -20,7 +20,7 @@ pub enum HomesError {
     Missing(String),
     /// A file of which the cache has newer pages is gone, and no server took it away.
     #[error(
-        "{name}, of which the flash cache has {pages} pages that are newer than in the file, {}: nothing under Forebay has removed it. Put it back as it was \
+        "the flash cache has {pages} pages of {name} that are newer than the file, and it {}: nothing under Forebay has removed it. Put it back as it was \
          (a copy is another file: flush before a table is moved to another disk). If these pages are not needed, since the table was restored from a backup or is to be dropped, \
          give them up: forebay flash flush --flash CACHE --give-up {name}. Nothing was changed",
         if *replaced { "is another file now" } else { "is not there" }
@@ -28,46 +28,47 @@ pub enum HomesError {
     Gone {
         /// Its name.
         name: String,
-        /// How many pages.
+        /// Number of pages.
         pages: u64,
         /// There is a file of that name, another one.
         replaced: bool,
     },
     /// A file outside a data directory that is a snapshot.
     #[error(
-        "{name}, of which the flash cache has {pages} pages that are newer than in the file, is outside of {}, which is a snapshot. Its original is there as well, in {}, and the file may be the original's. Say where the snapshot's is: forebay flash flush --flash CACHE --data DIR. Nothing was changed",
+        "the flash cache has {pages} pages of {name} that are newer than the file, and it is outside of {}, which is a snapshot. Its original is there as well, in {}, and \
+         the file may be the original's. Say where the snapshot's is: forebay flash flush --flash CACHE --data DIR. Nothing was changed",
         is.display(),
         was.display()
     )]
     Outside {
         /// Its name.
         name: String,
-        /// How many pages.
+        /// Number of pages.
         pages: u64,
         /// The snapshot.
         is: PathBuf,
         /// The original.
         was: PathBuf,
     },
-    /// What is to be given up is there, or not known.
-    #[error("no file of which the flash cache has pages is missing at {}: there is nothing to give up. Nothing was changed", .0.display())]
+    /// The file to be given up is there, or not known.
+    #[error("no file with pages in the flash cache is missing at {}: there is nothing to give up. Nothing was changed", .0.display())]
     NotMissing(PathBuf),
     /// It is there and cannot be opened.
     #[error("opening {0}, which has pages in the flash cache: {1}{hint}. Nothing was changed", hint = hint(*.1))]
     Unopened(String, Errno),
-    /// Whether it is there cannot be told.
+    /// Its presence cannot be told.
     #[error(
         "looking for the files that have pages in the flash cache: {}: {source}. Nothing was changed",
         path.display()
     )]
     Unseen {
-        /// Where it was looked for.
+        /// The path at which it was looked for.
         path: PathBuf,
-        /// What the operating system says.
+        /// The operating system's error.
         #[source]
         source: Errno,
     },
-    /// What the cache says.
+    /// The cache's error.
     #[error(transparent)]
     Flash(#[from] FlashError),
 }
@@ -77,7 +78,7 @@ fn hint(errno: Errno) -> &'static str {
     match errno {
         Errno::MFILE => " (each file in the cache is open once more: raise the limit, ulimit -n)",
         Errno::ACCESS | Errno::PERM => {
-            " (it is written to with the rights of the user whose cache it is, and that user may not)"
+            " (it is written to with the rights of the cache's user, and that user may not)"
         }
         _ => "",
     }

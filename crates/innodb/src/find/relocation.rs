@@ -1,4 +1,4 @@
-//! Where a data directory was when the cache was used last, and where it is: it may have been
+//! A data directory's place when the cache was used last, and its place now: it may have been
 //! moved, or be a snapshot beside the one it was made of.
 //!
 //! A snapshot of a file system has each file with the identity that it has in the original. So a
@@ -14,9 +14,9 @@ use std::{
 };
 
 pub(super) struct MovedDirectory<'a> {
-    /// Where the system tablespace was, as it is registered.
+    /// The earlier path of the system tablespace, as it is registered.
     pub(super) was: &'a Path,
-    /// Where it is.
+    /// Its path now.
     pub(super) is: &'a Path,
     /// There is another one where it was, of the same identity: the original.
     has_original: bool,
@@ -39,7 +39,7 @@ impl<'a> MovedDirectory<'a> {
         })
     }
 
-    /// Where a file may be that was at `path`: in the data directory, where that is now, first.
+    /// Possible places of a file that was at `path`: in the data directory's place now, first.
     pub(super) fn places(&self, path: &Path) -> Vec<PathBuf> {
         let mut places = Vec::new();
         if self.was != self.is

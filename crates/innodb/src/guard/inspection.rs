@@ -1,5 +1,4 @@
-//! Whether a data directory is guarded, for who looks at it from outside: root, too, at other
-//! users' directories.
+//! Inspects a data directory's guard from outside: root does so, too, at other users' directories.
 
 use super::{GuardHeader, GuardState, has_text, read_header};
 use crate::{
@@ -21,7 +20,7 @@ use std::{
 };
 use uuid::Uuid;
 
-/// What guards a data directory.
+/// The guard of a data directory.
 #[derive(Clone, Debug)]
 pub struct GuardInspection {
     /// The flash file whose cache may have newer pages.
@@ -58,8 +57,8 @@ fn system_of(dir: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Where the guard of a data directory is: beside what its system tablespace is, which may be a
-/// link.
+/// The path of a data directory's guard: beside the file that its system tablespace is, which may
+/// be a link's target.
 pub(crate) fn beside_system(dir: &Path) -> io::Result<PathBuf> {
     Ok(parent(&system_of(dir)?).to_owned())
 }
@@ -88,7 +87,7 @@ fn named(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
     }
 }
 
-/// Who the system tablespace is.
+/// The identity of the system tablespace.
 fn identity_of(tablespace: &File, path: &Path) -> io::Result<Option<Identity>> {
     match identity::of(tablespace) {
         Ok(known) => Ok(known.map(|known| known.identity)),
@@ -103,7 +102,8 @@ fn identity_of(tablespace: &File, path: &Path) -> io::Result<Option<Identity>> {
     }
 }
 
-/// What is there is part of a data directory, or of a copy of one: which of the two cannot be told.
+/// The files there are part of a data directory, or of a copy of one: which of the two cannot be
+/// told.
 fn without_tablespace(guard: &Path, flash: &Path) -> io::Error {
     let what = format!(
         "{} says that newer pages are in the flash cache {}, and the ibdata1 that it goes with is not there. Bring that back; its pages 0 and 5 are in the guard, and nowhere else. \
@@ -125,7 +125,7 @@ fn without_guard(system: &Path, guard: &Path) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// What the guard file says. None if there is none, or it is damaged.
+/// The guard file's header. None if there is none, or it is damaged.
 fn header_of(guard: &Path) -> io::Result<Option<GuardHeader>> {
     let header = open_file(guard).and_then(|file| match file {
         Some(file) => read_header(&file),

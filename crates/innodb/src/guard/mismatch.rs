@@ -1,10 +1,10 @@
-//! Why a data directory and a cache do not go together, in words that say what to do.
+//! A data directory and a cache that do not go together: the reason, and the remedy.
 
 use crate::file_kinds::{COPIES_FILE, GUARD_FILE};
 use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
-/// How to begin anew with a cache on this flash file that has pages of an earlier state of the
+/// The way to begin anew with a cache on this flash file that has pages of an earlier state of the
 /// files.
 pub(crate) fn if_restored(flash: &Path) -> String {
     format!(
@@ -13,7 +13,7 @@ pub(crate) fn if_restored(flash: &Path) -> String {
     )
 }
 
-/// Why a tablespace and a guard file do not go with a cache.
+/// The reason that a tablespace and a guard file do not go with a cache.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Mismatch {
     /// Page 0 is text, and there is no guard file.
@@ -29,7 +29,7 @@ pub(crate) enum Mismatch {
 }
 
 impl Mismatch {
-    /// What to say of this tablespace, and of a cache with so many newer pages.
+    /// The message on this tablespace, and on a cache with so many newer pages.
     pub(crate) fn told(&self, path: &Path, at: &Path, newer: u64) -> String {
         let (path, flash) = (path.display(), at.display());
         match self {

@@ -1,5 +1,5 @@
-//! Whether a server runs with a data directory: InnoDB has a lock on its system tablespace from
-//! when it opens that until it ends.
+//! Detects a server that runs with a data directory: InnoDB has a lock on its system tablespace
+//! from when it opens that until it ends.
 
 use rustix::{fs::FlockOperation, io::Errno};
 use std::{fs::File, path::Path};

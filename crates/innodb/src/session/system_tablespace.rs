@@ -1,4 +1,4 @@
-//! A session begins with the system tablespace: what the cache has must be of its data directory,
+//! A session begins with the system tablespace: the cache's pages must be of its data directory,
 //! and of the same time.
 
 use super::CacheSession;
@@ -276,7 +276,7 @@ impl CacheSession {
     }
 }
 
-/// What the file, or device, at `path` has in common with a file system, if anything: that, or a
+/// The storage that the file, or device, at `path` shares with a file system, if any: that, or a
 /// disk.
 fn shared_place(path: &Path, file_system: u64) -> Option<String> {
     let meta = path.metadata().ok()?;

@@ -1,9 +1,9 @@
-//! Why a file is not known to the cache.
+//! Reasons that keep a file out of the cache's register.
 
 use forebay_flash::FlashError;
 use rustix::io::Errno;
 
-/// Why a file is not known to the cache.
+/// The reason that a file is not known to the cache.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UnregisteredFile {
     /// There is no room for it, until the server closes others.

@@ -16,14 +16,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Where they are kept.
+/// The file in which they are kept.
 #[must_use]
 pub fn settings_of(flash: &Path) -> PathBuf {
     beside(flash, SETTINGS)
 }
 
 impl Settings {
-    /// What is kept for this cache; nothing if there is no file.
+    /// The settings kept for this cache; empty ones if there is no file.
     ///
     /// # Errors
     /// What the operating system says; `InvalidData` with the reason.
@@ -40,7 +40,7 @@ impl Settings {
         }
     }
 
-    /// Keeps other commands from changing what is kept, until what is returned is gone.
+    /// Keeps other commands from changing the kept settings, until the returned lock is gone.
     ///
     /// # Errors
     /// What the operating system says; `WouldBlock` if another one does not end.

@@ -1,5 +1,5 @@
-//! A cache's two files, held with their directory: what a command opens, writes or removes is what
-//! it has looked at, whatever their names lead to by then.
+//! A cache's two files, held with their directory: a command opens, writes and removes the files
+//! that it has looked at, wherever their names lead by then.
 
 use super::{
     blank::{has_blank_headers, start_of},
@@ -27,7 +27,7 @@ use rustix::{
 use serde::{Serialize, de::DeserializeOwned};
 use std::{fs::File, io, path::Path, sync::Arc};
 
-/// See the module's head; and whose the cache is: as whom it is used.
+/// See the module's head; and the cache's owner, as which it is used.
 pub(crate) struct CacheFiles<'a> {
     pub(super) place: &'a CacheLocation,
     pub(super) dir: CacheDirectory,
@@ -81,7 +81,7 @@ impl<'a> CacheFiles<'a> {
         })
     }
 
-    /// Removes what was made.
+    /// Removes the files that were made.
     pub(super) fn remove_new(&self) {
         remove_new(&self.dir, &self.lane, self.place.pool_path());
         remove_new(&self.dir, &self.flash, self.place.flash());
@@ -122,8 +122,8 @@ impl<'a> CacheFiles<'a> {
         }
     }
 
-    /// As whom files of root's are used: another user, in whose directory they are, may have put
-    /// them together to a cache by links.
+    /// The user that files of root's are used as: another user, in whose directory they are, may
+    /// have put them together to a cache by links.
     fn owner_of_links(&self) -> u32 {
         let mut links = [&self.flash, &self.lane].into_iter();
         let of_another = links.find(|entry| entry.is_link() && entry.named.stat.st_uid != 0);
@@ -133,7 +133,7 @@ impl<'a> CacheFiles<'a> {
         }
     }
 
-    /// What the flash file is.
+    /// The kind of the flash file.
     fn kind(&self) -> Result<FileType, SetupError> {
         Ok(self.flash.file()?.kind())
     }
@@ -217,8 +217,8 @@ impl<'a> CacheFiles<'a> {
         })
     }
 
-    /// Keeps other commands from making a cache in these files, and from removing them, until what
-    /// is returned is gone. Of a device that is not kept.
+    /// Keeps other commands from making a cache in these files, and from removing them, until the
+    /// returned lock is gone. Of a device that is not kept.
     ///
     /// # Errors
     /// [`SetupError::InUse`].
@@ -247,7 +247,7 @@ impl<'a> CacheFiles<'a> {
         (self.dir).create(&path, &self.flash.file()?.stat, self.owner)
     }
 
-    /// What a server that is gone has begun is not gone on with, durably.
+    /// Forgets, durably, a resize that a server which is gone has begun.
     ///
     /// # Errors
     /// What the operating system says.
@@ -273,7 +273,7 @@ impl<'a> CacheFiles<'a> {
         match named.kind() == FileType::Socket && user == self.owner {
             true => Ok(Some(named.fd)),
             false => Err(SetupError::Distrusted(format!(
-                "{} is no socket, or one of user {user}, not of user {}, whose the cache is: it is not used. If the server runs as user {user}, give the cache to that one (chown), or start \
+                "{} is no socket, or one of user {user}, not of the cache's user {}: it is not used. If the server runs as user {user}, give the cache to that one (chown), or start \
                  the server as the other; else remove this, and the server listens there again within seconds",
                 path.display(),
                 self.owner
@@ -302,7 +302,7 @@ fn remove_new(dir: &CacheDirectory, file: &DirectoryEntry, path: &Path) {
     }
 }
 
-/// A flash file that was opened by what is held of it, with the name that its user knows it by.
+/// A flash file that was opened by its held descriptor, with the name that its user knows it by.
 pub(super) struct NamedFlash {
     file: FlashFile,
     name: String,

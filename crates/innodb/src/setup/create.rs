@@ -122,7 +122,7 @@ fn check_size(bytes: u64) -> Result<(), SetupError> {
     Ok(())
 }
 
-/// How the pool with the metadata of a cache of `bytes` bytes is made, and how many bytes it has.
+/// Options and size of the pool with the metadata of a cache of `bytes` bytes.
 fn metadata(bytes: u64) -> (PoolOptions, u64) {
     let segment_bytes = (bytes / 4096).next_power_of_two().clamp(64 << 10, 4 << 20);
     let pool_bytes = PoolGeometry::bytes_for(u64::from(SEGMENTS), segment_bytes, LANES);

@@ -1,5 +1,5 @@
-//! The directory of a cache's files, held: what is looked at, removed or made in it is in that one,
-//! whatever the path to it leads to by then.
+//! The directory of a cache's files, held: looks, removals and new files are in that one, wherever
+//! the path to it leads by then.
 //!
 //! Between any two system calls of a command of root's the cache's owner may be able to rename the
 //! directory, or one above it, and to put a link in its place. So it may have anything else there
@@ -44,7 +44,7 @@ use std::{
 const OTHERS_WRITE: u32 = 0o022;
 const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
-/// What is only held, which needs no right to it and waits for nothing.
+/// A file that is only held, which needs no right to it and waits for nothing.
 pub(super) struct HeldPath {
     pub fd: OwnedFd,
     pub stat: Stat,
@@ -68,9 +68,9 @@ impl HeldPath {
 /// A name in a directory.
 pub(super) struct DirectoryEntry {
     path: PathBuf,
-    /// What has the name itself.
+    /// The file, or link, that has the name itself.
     pub named: HeldPath,
-    /// What it leads to, if it is a link; none if that is to nothing.
+    /// The target, if it is a link; none if that is to nothing.
     pub far: Option<HeldPath>,
     /// It was made by this process.
     pub is_new: bool,
@@ -81,7 +81,7 @@ impl DirectoryEntry {
         self.named.kind() == FileType::Symlink
     }
 
-    /// What is opened by this name.
+    /// The file that is opened by this name.
     ///
     /// # Errors
     /// It is a link to nothing.
@@ -129,7 +129,7 @@ impl CacheDirectory {
         self.is_roots
     }
 
-    /// What has this name.
+    /// Holds the entry with this name.
     pub fn hold(&self, path: &Path) -> Result<DirectoryEntry, SetupError> {
         let fail = |e: Errno| SetupError::io("opening", path)(e.into());
         let open = |name: &OsStr, flags| {
@@ -196,8 +196,8 @@ impl CacheDirectory {
         Ok(named.collect())
     }
 
-    /// Removes this name, if it is there, and still that of what was found, if that is given:
-    /// whether it is gone by this.
+    /// Removes this name, if it is there, and still that of the file found, if that is given: true
+    /// if it is gone by this.
     ///
     /// # Errors
     /// Something else has the name by now; `owner`, whose the cache is, may not remove it.
@@ -220,7 +220,7 @@ impl CacheDirectory {
             let there = statat(&self.held, name, AtFlags::SYMLINK_NOFOLLOW)?;
             if !found.is(&there) {
                 return Err(io::Error::other(
-                    "something else has that name by now, and is left. Look what it is, and repeat this",
+                    "something else has that name by now, and is left. Look at it, and repeat this",
                 ));
             }
         }
@@ -276,7 +276,7 @@ fn refused(error: io::Error) -> io::Error {
         return error;
     }
     let what = format!(
-        "{error}. It is done with the rights of user {}, whose the cache is, since not root alone may change names there. Make the directory that user's (chown), or root's alone \
+        "{error}. It is done with the rights of the cache's user {}, since not root alone may change names there. Make the directory that user's (chown), or root's alone \
          (chown root; chmod go-w), and repeat this",
         user()
     );

@@ -1,4 +1,4 @@
-//! Why a cache cannot be made, opened, or emptied.
+//! Errors of making, opening and emptying a cache.
 
 use crate::{
     control_files::directory_of, find::HomesError, guard::if_restored, lost_pages::by_file,
@@ -10,18 +10,18 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Why a cache cannot be made, opened, or emptied.
+/// The reason that a cache cannot be made, opened, or emptied.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetupError {
-    /// What the operating system says of a file.
+    /// The operating system's error of a file.
     #[error("{doing} {}: {source}", path.display())]
     Io {
-        /// What was done.
+        /// The step that failed.
         doing: &'static str,
-        /// To what.
+        /// Its object.
         path: PathBuf,
-        /// What it says.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
@@ -35,7 +35,7 @@ pub enum SetupError {
     NoPool {
         /// The flash file.
         flash: PathBuf,
-        /// Where its pool should be.
+        /// The path that its pool should have.
         pool: PathBuf,
     },
     /// A device whose metadata would be lost with the next boot.
@@ -58,7 +58,7 @@ pub enum SetupError {
         /// The pool.
         pool: PathBuf,
     },
-    /// What is left of a resize would be done by the next server.
+    /// The rest of a resize would be done by the next server.
     #[error(
         "{} is left of an earlier forebay flash resize: {source}. The next server would give the cache the size that it says. As its owner, or as root: \
          rm {}; then repeat. Nothing was changed",
@@ -66,9 +66,9 @@ pub enum SetupError {
         note.display()
     )]
     ResizeLeft {
-        /// Where that is noted.
+        /// The path of its note.
         note: PathBuf,
-        /// Why it stays.
+        /// The reason that it stays.
         #[source]
         source: Box<SetupError>,
     },
@@ -129,9 +129,9 @@ pub enum SetupError {
     Lost {
         /// The flash file.
         flash: PathBuf,
-        /// Where its metadata is.
+        /// The path of its metadata.
         pool: PathBuf,
-        /// Which pages.
+        /// The pages.
         pages: Vec<PageName>,
     },
     /// Its making was cut.
@@ -144,19 +144,19 @@ pub enum SetupError {
     Unmade {
         /// The flash file.
         flash: PathBuf,
-        /// Where its metadata is to be.
+        /// The path that its metadata is to have.
         pool: PathBuf,
     },
-    /// Who could have written it may do less than who runs the command.
+    /// A user who could have written it may do less than the one who runs the command.
     #[error("{0}")]
     Distrusted(String),
-    /// What the process says that acted for the user whose cache it is.
+    /// The error of the process that acted for the user whose cache it is.
     #[error("{0}")]
     Acting(String),
-    /// What the process says that has the cache, or that it says nothing.
+    /// The answer of the process that has the cache, or its silence.
     #[error("{0}")]
     Running(String),
-    /// What was set is not what is kept by now.
+    /// The settings made are not those kept by now.
     #[error("{0}")]
     SetByAnother(String),
     /// The process that had it listened to no command, and has let go of it.
@@ -171,13 +171,13 @@ pub enum SetupError {
     /// A data directory's guard says that it is of another.
     #[error("{0}")]
     Guard(String),
-    /// What the cache says.
+    /// The cache's error.
     #[error(transparent)]
     Flash(#[from] FlashError),
-    /// What the pool says.
+    /// The pool's error.
     #[error(transparent)]
     Pool(#[from] PoolError),
-    /// What looking for the files says.
+    /// The error of the search for the files.
     #[error(transparent)]
     Homes(#[from] HomesError),
 }
@@ -200,8 +200,8 @@ impl SetupError {
             io::ErrorKind::PermissionDenied => fail(io::Error::new(
                 e.kind(),
                 format!(
-                    "{e}. The flash file, its .lane and their directory are to be the server's user's (chown USER; install -d -o USER -m 700 {}), and what uses them is to run as that \
-                     user, or as root",
+                    "{e}. The flash file, its .lane and their directory are to be the server's user's (chown USER; install -d -o USER -m 700 {}), and commands that use \
+                     them are to run as that user, or as root",
                     dir.display()
                 ),
             )),

@@ -1,4 +1,4 @@
-//! What tests of several modules do to a cache's files.
+//! Caches that tests of several modules make, swap and move.
 
 use super::{create, pool_of};
 use std::{

@@ -22,7 +22,7 @@ use std::{
     sync::Arc,
 };
 
-/// What a flush did.
+/// The outcome of a flush.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlushOutcome {
     /// Pages written to the files.
@@ -60,7 +60,7 @@ pub fn flush(
     })
 }
 
-/// Finds the files that the cache has pages of, and makes whole what a crash may have torn in them:
+/// Finds the files that the cache has pages of, and mends pages in them that a crash may have torn:
 /// the system tablespace, open, if there is one.
 pub(crate) fn attach_guarded(
     place: &CacheLocation,

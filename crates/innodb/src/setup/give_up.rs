@@ -25,9 +25,9 @@ use std::{
 };
 
 /// The cache of these data directories is lost: their guards are lifted, and the servers may be
-/// started with what the files have. Pages that only the cache had are lost; those that were on
-/// their way home around it are written again, so that none is torn. It is done as the user who has
-/// laid the guard.
+/// started with the pages in their files. Pages that only the cache had are lost; those that were
+/// on their way home around it are written again, so that none is torn. It is done as the user who
+/// has laid the guard.
 ///
 /// # Errors
 /// If a cache is there after all, or no directory is guarded; what the operating system says.

@@ -33,12 +33,12 @@ fn system_of(cache: &Cache) -> Option<Arc<CachedFile>> {
     files.find(|file| file_kinds::is_system(file.name().as_bytes()))
 }
 
-/// Whether it is at `path` cannot be told, so that it must not be taken for deleted.
+/// The error if its presence at `path` cannot be told, so that it must not be taken for deleted.
 fn unseen(path: &Path, errno: Errno) -> SetupError {
     let error = io::Error::from(errno);
     let remedy = match errno {
         Errno::ACCESS | Errno::PERM => format!(
-            "It is looked for with the rights of the user whose the flash cache is (user {}), who may not enter the directories above it: let that user in (chmod, chgrp), or give \
+            "It is looked for with the rights of the flash cache's user {}, who may not enter the directories above it: let that user in (chmod, chgrp), or give \
              the flash file and its .lane to the user of the data directory (chown)",
             user()
         ),

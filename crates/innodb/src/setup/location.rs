@@ -1,6 +1,6 @@
-//! Where a cache is.
+//! The location of a cache: its flash file, and its pool.
 //!
-//! It has its metadata in a pool of its own beside the flash file, so that one file system has
+//! A cache has its metadata in a pool of its own beside the flash file, so that one file system has
 //! both: each fence there is a sync of that file.
 
 use super::{blank::is_ended, error::SetupError};
@@ -20,7 +20,7 @@ use std::{
     sync::Arc,
 };
 
-/// Where the metadata of the cache on this flash file is.
+/// The path of the metadata of the cache on this flash file.
 #[must_use]
 pub fn pool_of(flash: &Path) -> PathBuf {
     beside(flash, ".lane")
@@ -85,7 +85,7 @@ impl CacheLocation {
         &self.flash
     }
 
-    /// Where its metadata is.
+    /// The path of its metadata.
     pub(crate) fn pool_path(&self) -> &Path {
         &self.pool
     }

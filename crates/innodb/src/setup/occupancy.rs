@@ -1,4 +1,4 @@
-//! What is in a cache.
+//! Counts of a cache's pages: dirty, lost, per file.
 
 use super::{cache_files::CacheFiles, error::SetupError, location::CacheLocation};
 use crate::home::Homes;
@@ -6,7 +6,7 @@ use forebay_flash::Cache;
 use serde::{Deserialize, Serialize};
 use std::{path::Path, sync::Arc};
 
-/// What is in a cache.
+/// Counts of a cache's pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheOccupancy {
     /// Pages.
@@ -20,7 +20,7 @@ pub struct CacheOccupancy {
 }
 
 impl CacheOccupancy {
-    /// What is in this one.
+    /// Counts of this cache's pages.
     pub(crate) fn of(cache: &Cache) -> Self {
         let stats = cache.stats();
         Self {
@@ -32,7 +32,7 @@ impl CacheOccupancy {
     }
 }
 
-/// What is in the cache on this flash file.
+/// Counts of the pages in the cache on this flash file.
 ///
 /// # Errors
 /// Whatever keeps a server from using it.

@@ -84,7 +84,7 @@ fn remove_all(held: &CacheFiles<'_>) -> Result<Vec<PathBuf>, SetupError> {
     Ok(gone)
 }
 
-/// Where the metadata is to which a link leads: in which directory, and by which name.
+/// The place of the metadata that a link leads to: the directory, and the name.
 fn far_lane(
     held: &CacheFiles<'_>,
     far: &HeldPath,

@@ -1,4 +1,4 @@
-//! Another size for a cache that no server has: with what is in it. docs/flash-tier.md, "Another
+//! Another size for a cache that no server has, with its pages kept. docs/flash-tier.md, "Another
 //! size"; the protocol is the cache's own.
 //!
 //! Before, what a crash may have torn in the files is made whole, as by a flush: which pages these
@@ -23,12 +23,12 @@ use std::{
     sync::Arc,
 };
 
-/// What a resize did.
+/// The outcome of a resize.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResizeResult {
     /// Pages written to the files, because their slots went.
     pub pages: u64,
-    /// What is in it now.
+    /// Its contents now.
     pub now: CacheOccupancy,
     /// False if it was given up: it has the size that it had.
     pub complete: bool,
@@ -55,7 +55,7 @@ pub fn resize(
     Ok(resized)
 }
 
-/// The same of what is a cache without a doubt. What was in it before is given back as well.
+/// The same of a cache without a doubt. What was in it before is given back as well.
 ///
 /// # Errors
 /// See [`resize`].
@@ -162,7 +162,7 @@ fn was_used(held: &CacheFiles<'_>) -> Result<bool, SetupError> {
     Ok(lanes.any(|lane| lane.damage.is_some() || lane.epoch > 1 || !is_new(lane.lane)))
 }
 
-/// What is left of a cache that was ended becomes a new one, in the same files.
+/// Makes the remains of a cache that was ended a new one, in the same files.
 fn make_anew(held: &CacheFiles<'_>, bytes: u64) -> Result<ResizeResult, SetupError> {
     let _alone = held.lock()?;
     let now = held.as_owner(|| {

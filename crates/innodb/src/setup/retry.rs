@@ -3,12 +3,12 @@
 use super::error::SetupError;
 use std::{thread, time::Duration};
 
-/// How often it is tried again, and how long after.
+/// Number of further tries, and the time between them.
 const AGAIN: u32 = 20;
 const EVERY: Duration = Duration::from_millis(50);
 
-/// Does what `open` does with a cache, and again for a second as long as another process has that:
-/// it may only be [looking](super::look) at it, as `forebay doctor` does, or the end of a run.
+/// Calls `open` on a cache, and again for a second as long as another process has that: it may only
+/// be [looking](super::look) at it, as `forebay doctor` does, or the end of a run.
 ///
 /// # Errors
 /// Those of `open`, of the last time.

@@ -1,5 +1,5 @@
-//! As whom a command works: as the user whose cache it is, never with more rights.
-//! docs/durability.md, "Who trusts whom".
+//! The user that a command works as: the cache's owner, never with more rights. docs/durability.md,
+//! "Who trusts whom".
 //!
 //! Who can write to one of a cache's two files can have it name any file as one whose pages it has.
 //! Who can write to a data directory can put a guard and copies of pages there that do. So root has
@@ -25,13 +25,13 @@ pub(super) fn distrusted(path: &Path, why: DistrustReason) -> SetupError {
              database and its administrators ever could, give it to the server's user: chown, chmod go-w. Then repeat"
         ),
         DistrustReason::OtherUser { owner } => format!(
-            "{path} belongs to user {owner}, and what it says is done with the rights of that user: run this as that user, or as root"
+            "{path} belongs to user {owner}, and is obeyed with the rights of that user alone: run this as that user, or as root"
         ),
     })
 }
 
-/// As whom a command writes to this directory: who has laid the guard there; this process's user if
-/// there is none.
+/// The user that a command writes to this directory as: the one that has laid the guard there; this
+/// process's user if there is none.
 ///
 /// # Errors
 /// If this process may not act for that user; what the operating system says.
@@ -44,7 +44,7 @@ pub(super) fn guardian(dir: &Path) -> Result<u32, SetupError> {
     }
 }
 
-/// What a process says that acted for another user.
+/// The answer of a process that acted for another user.
 #[derive(Serialize, Deserialize)]
 enum ActingReply<T> {
     Done(T),
@@ -53,7 +53,7 @@ enum ActingReply<T> {
     Failed(String),
 }
 
-/// Does `work`, to what is at `path`, in a process that is `acting`: in this one, or a child.
+/// Does `work`, to the file at `path`, in a process that is `acting`: in this one, or a child.
 ///
 /// # Errors
 /// Those of `work`; if there can be no such process: then nothing was done.

@@ -1,5 +1,5 @@
-//! Memory for what a call transfers. It lies in its page as the caller's does, so a file that is
-//! open with `O_DIRECT` takes or refuses the one as it would the other.
+//! Memory for the bytes that a call transfers. It lies in its page as the caller's does, so a file
+//! that is open with `O_DIRECT` takes or refuses the one as it would the other.
 
 use crate::caller::PAGE_BYTES;
 use rustix::io::Errno;
@@ -7,7 +7,7 @@ use rustix::io::Errno;
 #[derive(Default)]
 pub(super) struct CopiedBytes {
     memory: Vec<u8>,
-    /// Where the bytes begin.
+    /// Offset of the first byte.
     begin: usize,
 }
 
@@ -42,7 +42,7 @@ impl CopiedBytes {
         self.memory.len() - self.begin
     }
 
-    /// The memory, to be filled behind what is there with no more than was prepared.
+    /// The memory, to be filled behind its bytes with no more than was prepared.
     pub(super) fn memory(&mut self) -> &mut Vec<u8> {
         &mut self.memory
     }

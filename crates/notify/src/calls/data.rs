@@ -28,7 +28,7 @@ thread_local! {
     static BYTES: RefCell<CopiedBytes> = const { RefCell::new(CopiedBytes::new()) };
 }
 
-/// What a call transfers.
+/// The bytes that a call transfers.
 struct Transfer {
     parts: Vec<(u64, usize)>,
     /// None for the file position.
@@ -204,7 +204,7 @@ impl TrappedCall<'_> {
         done(synced.map(|_| 0))
     }
 
-    /// Whether `sync_file_range` is neither invalid nor without effect.
+    /// True if `sync_file_range` is neither invalid nor without effect.
     fn is_range_sync(&self) -> bool {
         const KNOWN: u32 = libc::SYNC_FILE_RANGE_WAIT_BEFORE
             | libc::SYNC_FILE_RANGE_WRITE
@@ -350,8 +350,8 @@ fn read_some(
     })
 }
 
-/// By which it can be told how far a write came: the file's size where it appends, its position
-/// where it is to be written there; -1 at an offset, where writing again changes nothing.
+/// The mark by which can be told how far a write came: the file's size if it appends, its position
+/// if it is to be written there; -1 at an offset, since writing again changes nothing.
 fn before(open: &OpenNumber, appends: bool, offset: Option<u64>) -> Result<i64, Errno> {
     match offset {
         _ if appends => Ok(rustix::fs::fstat(open.fd())?.st_size),

@@ -140,8 +140,8 @@ impl TrappedCall<'_> {
         })
     }
 
-    /// `dup2`, `dup3`: what would be a log by another number is plain, and what had that number is
-    /// closed, unless the kernel will refuse it.
+    /// `dup2`, `dup3`: a log that would have another number is plain, and the file that had that
+    /// number is closed, unless the kernel will refuse it.
     pub(super) fn replace(&self) -> CallOutcome {
         let (from, to) = (self.int(0), self.int(1));
         if from == to {
@@ -254,12 +254,12 @@ impl TrappedCall<'_> {
         }
     }
 
-    /// What is sent beside a message's bytes.
+    /// The control data sent beside a message's bytes.
     fn control_of(&self, message: u64) -> Result<Vec<u8>, Errno> {
         /// Bytes of `struct mmsghdr`, which begins with a `struct msghdr` of seven words.
         const STRIDE: u64 = 64;
-        /// What kernels take is `net.core.optmem_max`, of 128 KiB; one that is set to take more
-        /// than this does not here.
+        /// The most that kernels take is `net.core.optmem_max`, of 128 KiB; one that is set to take
+        /// more than this does not here.
         const CONTROL_MAX: u64 = 16 << 20;
         let at = self.argument(1) + message * STRIDE;
         let [_, _, _, _, address, bytes, _] = self.thread().words(at)?;

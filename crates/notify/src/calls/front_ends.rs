@@ -1,4 +1,4 @@
-//! Which front end does what concerns the logs of a process below a child's agent
+//! The choice of the front end for the logs of a process below a child's agent
 //! ([`ServingStage`](crate::serving_stage::ServingStage)).
 
 use super::{CallOutcome, GO_ON, TrappedCall, done};
@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use std::fs;
 
 impl TrappedCall<'_> {
-    /// What a dormant agent says.
+    /// A dormant agent's answer.
     pub(super) fn answer_dormant(&self) -> Option<CallAnswer> {
         if !self.agent.stage.is_dormant() {
             return None;
@@ -20,7 +20,7 @@ impl TrappedCall<'_> {
         })
     }
 
-    /// The library begins in a process of the program: whether it is to do nothing.
+    /// The library begins in a process of the program: true if it is to do nothing.
     pub(super) fn answer_library(&self) -> CallOutcome {
         done(Ok((!self.agent.stage.lie_dormant()).into()))
     }
@@ -48,8 +48,7 @@ impl TrappedCall<'_> {
         }
         if is_new {
             forebay_pool::complain(&format!(
-                "an agent does the system calls on logs of {} (process {}), and of whatever it executes \
-                 (experimental: docs/notify.md lists what it can lose)",
+                "an agent does the system calls on logs of {} (process {}), and of the programs that it executes (experimental: docs/notify.md lists the writes that it can lose)",
                 self.program(),
                 self.seen.thread
             ));

@@ -75,8 +75,8 @@ impl TrappedCall<'_> {
         Ok(())
     }
 
-    /// Whether a process that becomes invisible together with the caller has no log that is to be
-    /// synced with each write, of which the kernel knows nothing.
+    /// Fails if a process that becomes invisible together with the caller has a log that is to be
+    /// synced with each write, which the kernel does not know.
     ///
     /// # Errors
     /// `EOPNOTSUPP`: it has one.

@@ -1,4 +1,4 @@
-//! What becomes of each call: one function a call, which says what the thread is told.
+//! The agent's answer to each call: one function a call.
 //!
 //! A call that is none of the client's business goes on. If it changes a name, a size or an
 //! attribute that a sync is to be ordered behind, that is [noted](crate::pending).
@@ -31,7 +31,7 @@ use libc::c_int;
 use rustix::io::Errno;
 use std::{ffi::CString, os::fd::AsRawFd, sync::atomic::Ordering};
 
-/// A call, and what it is done with.
+/// A call, and the means to answer it.
 pub(crate) struct TrappedCall<'a> {
     pub(crate) agent: &'a AgentState,
     pub(crate) slot: &'a CallSlot,
@@ -39,7 +39,7 @@ pub(crate) struct TrappedCall<'a> {
     pub(crate) received: ReceivedCall,
 }
 
-/// What the thread is told. None if it was told already.
+/// The answer to the thread. None if it was told already.
 type CallOutcome = Result<Option<CallAnswer>, Errno>;
 
 const GO_ON: CallOutcome = Ok(Some(CallAnswer::GoOn));
@@ -86,7 +86,7 @@ impl TrappedCall<'_> {
         }
     }
 
-    /// What the thread has by this number, if that is a log.
+    /// The thread's log by this number, if that is one.
     ///
     /// # Errors
     /// It may be one, and cannot be made plain.

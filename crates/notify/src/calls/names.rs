@@ -23,7 +23,7 @@ type NameArguments = (c_int, usize);
 /// A path, below a directory of the agent's.
 type PlacedPath<'a> = (c_int, &'a std::ffi::CStr);
 
-/// What a call does with names.
+/// A call's work with names.
 enum NameChange {
     Rename(NameArguments, NameArguments, u32),
     Link(NameArguments, NameArguments, c_int),
@@ -221,7 +221,8 @@ impl TrappedCall<'_> {
         self.touch_what(((self.int(0), 1), self.int(3)), times)
     }
 
-    /// Sets the times of what has a name, or is open by the number if there is no path.
+    /// Sets the times of the file with a name, or of the open one with the number if there is no
+    /// path.
     pub(super) fn touch_what(
         &self,
         ((dir, at), flags): (NameArguments, c_int),
@@ -267,7 +268,7 @@ impl TrappedCall<'_> {
         Ok(Some([time(0), time(2)]))
     }
 
-    /// The agent's thread where the caller is; none if the kernel is to say what is wrong.
+    /// The agent's thread in the caller's place; none if the kernel is to name the error.
     ///
     /// # Errors
     /// Why the agent cannot act for the caller.

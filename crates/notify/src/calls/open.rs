@@ -18,7 +18,7 @@ use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd},
 };
 
-/// What a call opens, and how: `struct open_how`, with the directory and the path.
+/// A call's open: `struct open_how`, with the directory and the path.
 pub(super) struct OpenRequest {
     dir: c_int,
     path: CString,

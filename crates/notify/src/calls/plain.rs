@@ -1,5 +1,5 @@
-//! Logs that the kernel is to go on with: they are plain before, and the kernel knows of them what
-//! only the client knew.
+//! Logs that the kernel is to go on with: they are plain before, and the kernel knows the flags and
+//! bytes that only the client knew.
 
 use super::TrappedCall;
 use crate::{
@@ -33,8 +33,8 @@ impl TrappedCall<'_> {
         }
     }
 
-    /// Whether the kernel syncs what is written to what a number has that the agent does not know:
-    /// it may be a log's of a process that was forked while the number was let go of.
+    /// Fails unless the kernel syncs writes to a number that the agent does not know: it may be a
+    /// log's of a process that was forked while the number was let go of.
     ///
     /// # Errors
     /// `EOPNOTSUPP`: it does not, and by another number nobody would. `EIO`: it cannot be told.
@@ -85,7 +85,7 @@ impl TrappedCall<'_> {
     }
 }
 
-/// Another descriptor of a log, of which the kernel knows what it did not know (`O_DSYNC`).
+/// Another descriptor of a log, with the flags that the kernel did not know (`O_DSYNC`).
 ///
 /// # Errors
 /// The kernel's: the file lets nobody open it so any more.

@@ -1,5 +1,5 @@
-//! The ids of a thread's user or group, and what a call makes of them: as the kernel has it, so
-//! that a call which it refuses, or which changes nothing, is known before.
+//! The ids of a thread's user or group, and a call's effect on them: as the kernel has it, so that
+//! a call which it refuses, or which changes nothing, is known before.
 
 /// Real, effective, saved, and of the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

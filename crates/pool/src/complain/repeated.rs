@@ -21,7 +21,7 @@ const CAUSES_MAX: usize = 1024;
 
 static SAID: Mutex<Repeats> = Mutex::new(Repeats::new());
 
-/// Says `what`, unless `cause`, the short form of it, was said within the last minute.
+/// Says `what`, unless its short form, `cause`, was said within the last minute.
 pub fn complain_repeated(cause: &str, what: &str) {
     let now = Instant::now();
     let lines = match SAID.try_lock() {
@@ -46,15 +46,15 @@ struct ComplaintCause {
     begun: Instant,
     met: Instant,
     said: Instant,
-    /// How often it was met since it began, and since it was said last.
+    /// The number of times that it was met since it began, and since it was said last.
     times: u64,
     unsaid: u64,
-    /// What would have been said last.
+    /// The newest text that was not said.
     newest: String,
     has_ended: bool,
 }
 
-/// What was said of each cause.
+/// The complaints by cause.
 struct Repeats(BTreeMap<String, ComplaintCause>);
 
 impl Repeats {
@@ -134,7 +134,7 @@ impl ComplaintCause {
         self.has_ended = false;
     }
 
-    /// What was met since it was said last, if that is long enough ago.
+    /// The text met since it was said last, if that is long enough ago.
     fn due(&mut self, now: Instant) -> Option<String> {
         if self.unsaid == 0 || now.duration_since(self.said) < APART {
             return None;

@@ -1,4 +1,5 @@
-//! File systems whose device number is no block device's: what they lie on, by the table of mounts.
+//! File systems whose device number is no block device's: the storage that they lie on, by the
+//! table of mounts.
 
 use std::{
     fs,
@@ -12,7 +13,7 @@ use std::{
 /// File systems that keep what they have in memory.
 const IN_MEMORY: [&str; 5] = ["tmpfs", "ramfs", "devtmpfs", "rootfs", "hugetlbfs"];
 
-/// What is below such a file system.
+/// The media below such a file system.
 pub(super) enum BackingMedia {
     /// Memory; its kind.
     Memory(String),
@@ -27,7 +28,7 @@ struct MountEntry {
     options: String,
 }
 
-/// What is below the file system with this device number.
+/// The media below the file system with this device number.
 pub(super) fn below(device: u64) -> BackingMedia {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let Some(mount) = table.lines().find_map(|line| parse(line, device)) else {

@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-/// What happens at the pass that was asked for.
+/// The action at the pass that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ArmedAction {
     StandStill,
@@ -80,7 +80,7 @@ impl ArmedFailpoint {
     }
 }
 
-/// True if this is the pass that was asked for: what the caller breaks off there ends with
+/// True if this is the pass that was asked for: a step that the caller breaks off there ends with
 /// [`announce`].
 #[must_use]
 pub fn hit(name: &str) -> bool {

@@ -1,4 +1,4 @@
-//! Where everything lies in a pool. docs/pool-format.md draws it.
+//! The layout of a pool. docs/pool-format.md draws it.
 //!
 //! ```text
 //! 0        superblock A      4 KiB
@@ -29,7 +29,7 @@ pub const MAP_ENTRY: u64 = 8;
 pub const SEGMENT_MIN: u64 = 4 << 10;
 /// Largest segment.
 pub const SEGMENT_MAX: u64 = 64 << 20;
-/// Largest pool: what a file's size can say.
+/// Largest pool: the largest size of a file.
 pub const POOL_MAX: u64 = i64::MAX as u64;
 /// The highest log address at which a log may start.
 pub const START_MAX: u64 = 1 << 61;

@@ -60,9 +60,9 @@ pub struct RecordHeader {
     pub lsn: Lsn,
     /// Session that wrote it.
     pub epoch: u32,
-    /// Lines between what was durable when it was reserved and itself.
+    /// Lines between the durable end of the log when it was reserved and itself.
     pub lag: u32,
-    /// What the payload is.
+    /// The payload's kind.
     pub kind: u16,
 }
 
@@ -121,7 +121,7 @@ pub(crate) const INLINE: usize = LINE - HEADER;
 /// checksum so far.
 pub(crate) struct FirstLine {
     line: [u8; LINE],
-    /// Of the rest of the payload it is continued over what is stored.
+    /// The checksum over the payload so far; of the rest it is continued over the stored bytes.
     pub(crate) sum: Checksum,
 }
 
@@ -167,7 +167,7 @@ fn checksum<'a>(owner: Uuid, header: &[u8], payload: impl Iterator<Item = &'a [u
     crc32c_seeded(&seed, payload)
 }
 
-/// Why bytes are not the record expected there.
+/// The reason that bytes are not the record expected there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InvalidRecord {
     /// Fewer bytes than a header, or than the header states.
@@ -183,9 +183,9 @@ pub enum InvalidRecord {
     Elsewhere(Lsn),
     /// The checksum does not match: torn, damaged, or another owner's.
     Checksum {
-        /// What the header states.
+        /// The header's checksum.
         stated: u32,
-        /// What the bytes give.
+        /// The checksum of the bytes.
         found: u32,
     },
 }

@@ -90,7 +90,7 @@ pub const fn next_start(end: Lsn) -> Lsn {
     end.next_multiple_of(PAGE)
 }
 
-/// How a walk over a segment's records ended.
+/// The end of a walk over a segment's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WalkEnd {
     /// With a seal, or no line left: the log goes on at [`next_start`] of this address.
@@ -125,7 +125,7 @@ impl<'a> RecordWalk<'a> {
         }
     }
 
-    /// How the walk ended, once it did.
+    /// The end of the walk, once there is one.
     #[must_use]
     pub fn end(&self) -> Option<WalkEnd> {
         self.end

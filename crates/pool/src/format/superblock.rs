@@ -1,5 +1,5 @@
-//! The superblock: what a pool is. Two copies, either one enough. docs/pool-format.md,
-//! "Superblock".
+//! The superblock: a pool's identity and layout. Two copies, either one enough.
+//! docs/pool-format.md, "Superblock".
 //!
 //! ```text
 //!  0  magic "FOREBAY\0"      8
@@ -48,16 +48,16 @@ pub struct Superblock {
     pub disk: bool,
     /// The copy with the higher one counts.
     pub epoch: u64,
-    /// When it was made, seconds since 1970.
+    /// Time at which it was made, seconds since 1970.
     pub created_s: u64,
 }
 
-/// The superblock in force, and what is wrong with its copies.
+/// The superblock in force, and the damage of its copies.
 #[derive(Debug)]
 pub struct ReadSuperblock {
     /// The newest intact copy.
     pub superblock: Superblock,
-    /// For each copy that is not intact, what was found in it.
+    /// The damage of each copy that is not intact.
     pub damage: Vec<String>,
 }
 

@@ -1,4 +1,5 @@
-//! The lane table and the segment map: who owns what. docs/pool-format.md, "Lane table".
+//! The lane table and the segment map: the owners of lanes and segments. docs/pool-format.md, "Lane
+//! table".
 //!
 //! A lane's entry has two state slots, written in turn, so that one is intact at any moment:
 //! ```text
@@ -38,7 +39,7 @@ pub struct LaneState {
     pub taken: bool,
     /// Rises with every write of the state.
     pub sequence: u64,
-    /// Whose log the lane holds.
+    /// The owner of the log that the lane holds.
     pub owner: Uuid,
     /// Log address below which everything is released.
     pub head: u64,
@@ -55,11 +56,11 @@ pub struct LaneState {
 pub struct LaneEntry {
     /// The state in force; `None` if none is intact.
     pub state: Option<LaneState>,
-    /// Which of the two slots the next state goes to.
+    /// The slot that the next state goes to, of the two.
     next_slot: usize,
     /// The owner's words for itself.
     pub label: String,
-    /// What is wrong with a slot, if anything.
+    /// The damage of a slot, if any.
     pub damage: Option<String>,
 }
 
@@ -153,9 +154,9 @@ impl PoolTables<'_> {
         }
     }
 
-    /// Makes durable what is read in lane `lane`'s entry. The process that wrote it may have died
-    /// before its fence: then it is seen until the power fails, and what is built on it would be
-    /// left without it. The caller has the lane's lock.
+    /// Makes the bytes durable that are read in lane `lane`'s entry. The process that wrote it may
+    /// have died before its fence: then it is seen until the power fails, and what is built on it
+    /// would be left without it. The caller has the lane's lock.
     pub fn settle_lane(&self, lane: u32) {
         settle(self.media, self.geometry.lane_entry(lane), 2 * LINE as u64);
     }
@@ -172,7 +173,7 @@ impl PoolTables<'_> {
         );
     }
 
-    /// Writes the lane's label, cut to what fits.
+    /// Writes the lane's label, cut to the room for it.
     pub fn write_label(&self, lane: u32, label: &str) {
         let mut bytes = [0; LABEL];
         let end = (0..=label.len().min(LABEL))

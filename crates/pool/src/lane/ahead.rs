@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// there are more writers than processors.
 const AHEAD_POLL: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(5));
 
-/// How much of the open segment a drain writes ahead at a time, bytes.
+/// Bytes of the open segment that a drain writes ahead at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AheadBytes {
     /// Less is not worth a write.
@@ -35,21 +35,21 @@ pub struct AheadPages<'a> {
     written: bool,
 }
 
-/// How far a slot's segment was written ahead.
+/// The part of a slot's segment that was written ahead.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WrittenAhead {
     /// Bytes from the segment's start, whole pages.
     pub(super) bytes: u64,
     pub(super) in_flight: bool,
-    /// What is in flight does not count: a sync failed meanwhile.
+    /// Writes in flight do not count: a sync failed meanwhile.
     void: bool,
 }
 
-/// How an open segment grows.
+/// The growth of an open segment.
 #[derive(Default)]
 pub(super) struct SegmentGrowth {
-    /// How far it was published when it was looked at last, and when that was. The address is none
-    /// while no segment is open.
+    /// The published address at the last look, and its time. The address is none while no segment
+    /// is open.
     last: Option<(Instant, Option<Lsn>)>,
 }
 
@@ -73,8 +73,8 @@ impl SegmentGrowth {
 }
 
 impl Lane {
-    /// Pages of the open segment that are published and not written; if there are too few, how far
-    /// it is published, and how many bytes are lacking.
+    /// Pages of the open segment that are published and not written; if there are too few, the
+    /// published address and the number of missing bytes.
     pub(super) fn next_ahead(
         &self,
         control: &mut LaneControl,
@@ -105,7 +105,7 @@ impl Lane {
         })
     }
 
-    /// A sync failed, and may have lost what was written ahead: it is to be written again.
+    /// A sync failed, and may have lost pages written ahead: they are to be written again.
     pub fn forget_ahead(&self) {
         if self.core.check_own().is_err() {
             return;

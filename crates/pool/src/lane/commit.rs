@@ -1,5 +1,4 @@
-//! Commits of a lane of one process; what any lane's have in common is in
-//! [`commit`](crate::commit).
+//! Commits of a lane of one process; those of any lane share [`commit`](crate::commit).
 //!
 //! Only what is committed leaves the lane: a drain is handed nothing else, and no segment is
 //! released before. So what the leader writes back is never another segment meanwhile, and no
@@ -32,11 +31,11 @@ use std::{
     time::Duration,
 };
 
-/// Who commits: the threads of one process need no numbers.
+/// The number of any committer: the threads of one process need none of their own.
 const THREAD: u32 = 1;
 /// Turns of the busy wait for records before the end to be published.
 const SPINS: u32 = 1000;
-/// How long a leader sleeps after that before it looks again: their writer has lost its processor.
+/// Sleep of a leader after that before it looks again: their writer has lost its processor.
 const NAP: Duration = Duration::from_micros(50);
 
 impl Lane {
@@ -75,7 +74,7 @@ impl Lane {
         }
     }
 
-    /// Why nothing is appended or committed any more: what the medium failed with.
+    /// The failure of the medium after which nothing is appended or committed any more.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         if let Err(forked) = self.core.check_own() {
@@ -90,7 +89,7 @@ impl Lane {
         (self.commits.as_ref()).is_none_or(|commits| commits.reach(lsn))
     }
 
-    /// Of what is published below `visible`, what is durable: the address up to which it is.
+    /// The address below which records that are published below `visible` are durable.
     pub(super) fn durable_below(&self, visible: Lsn) -> Lsn {
         (self.commits.as_deref()).map_or(visible, |commits| visible.min(commits.committed()))
     }
@@ -164,8 +163,8 @@ impl Lane {
         write_void(self.media(), place.offset(), (lsn, end), log, lag);
     }
 
-    /// What of the log is to be committed, with where its segments lie, and where that ends: all
-    /// that is sealed, and of the open segment what is `filled`.
+    /// The parts of the log that are to be committed, with the places of their segments, and their
+    /// end: all that is sealed, and the `filled` part of the open segment.
     fn parts_below(&self, filled: Option<Range<Lsn>>) -> Result<(Vec<LogPart>, Lsn), AppendError> {
         // A segment that is being sealed is so when this is locked.
         let control = self.control.lock();
@@ -196,8 +195,8 @@ impl Lane {
         Ok((parts, end))
     }
 
-    /// The medium failed: nothing is appended or committed any more, and who waits for that is
-    /// told.
+    /// The medium failed: nothing is appended or committed any more, and those that wait for that
+    /// are told.
     pub(super) fn end_by(&self, control: &mut LaneControl, error: &io::Error) {
         if let Some(slot) = control.open() {
             // Never committed, and so never handed out. Appends find no segment from now on.

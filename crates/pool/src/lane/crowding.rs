@@ -34,13 +34,13 @@ const FREE_PART: u64 = 4;
 /// Writers that are behind it by less than one in so many parts of a usual drain are still taken to
 /// be held back.
 const BEHIND_PART: u64 = 8;
-/// What is taken for usual before the first.
+/// Taken for usual before the first.
 const USUAL: Duration = Duration::from_millis(5);
 /// One drain counts one in so many parts of how long a drain takes, and at most twice as much as
 /// those before.
 const MEMORY: u64 = 4;
 
-/// What a writer is told whose record lies where the lane is crowded.
+/// The wait of a writer whose record lies in the crowded part of the lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crowded {
     /// By how much the records up to this one are ahead of the drain: for so long its writer should
@@ -51,7 +51,7 @@ pub struct Crowded {
     pub another_is_free: bool,
 }
 
-/// Where a lane is crowded, and how its writers have waited. Times are nanoseconds since the lane
+/// The crowded part of a lane, and the waits of its writers. Times are nanoseconds since the lane
 /// was opened.
 pub(super) struct Crowding {
     /// Records from this address on are; none while another segment is free.
@@ -66,7 +66,7 @@ pub(super) struct Crowding {
     opened: Instant,
     /// Since when no other segment is free.
     since: AtomicU64,
-    /// How long it took of late until one was.
+    /// Recent time until one was free.
     usual: AtomicU64,
     /// The time at which the drain will be where the records charged so far may be.
     turn: AtomicU64,
@@ -160,13 +160,13 @@ impl Crowding {
     }
 }
 
-/// What a record of `bytes` costs, where `room` bytes are left, a drain takes `usual` and has taken
+/// The price of a record of `bytes`, if `room` bytes are left, a drain takes `usual` and has taken
 /// `so_far`: nanoseconds.
 fn price(usual: u64, so_far: u64, bytes: u64, room: u64) -> u64 {
     share(usual.saturating_sub(so_far).max(so_far / 2), bytes, room)
 }
 
-/// What of `time` falls to `bytes` of `room`; all, if there is no more room.
+/// The part of `time` that falls to `bytes` of `room`; all, if there is no more room.
 fn share(time: u64, bytes: u64, room: u64) -> u64 {
     let room = room.max(bytes).max(1);
     (time as f64 * (bytes as f64 / room as f64)) as u64

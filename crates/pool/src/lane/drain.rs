@@ -18,7 +18,7 @@ use crate::{
 };
 use std::time::{Duration, Instant};
 
-/// What a drain is to do next.
+/// The next step of a drain.
 pub enum DrainWork<'a> {
     /// Write the rest of a sealed segment, sync, release it.
     Sealed(Sealed<'a>),
@@ -177,7 +177,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Why the drain cannot go on at present, if it has said so.
+    /// The reason that the drain cannot go on at present, if it has said so.
     #[must_use]
     pub fn stalled(&self) -> Option<String> {
         self.core.check_own().ok()?;
@@ -193,8 +193,8 @@ impl Lane {
         }));
     }
 
-    /// Tells writers why what the drain began at `begun` failed: they fail instead of waiting,
-    /// until it goes on.
+    /// Tells writers the reason that the drain begun at `begun` failed: they fail instead of
+    /// waiting, until it goes on.
     pub fn drain_failed(&self, begun: Instant, reason: String) {
         self.stall(Some(Stall {
             reason,
@@ -280,8 +280,8 @@ impl Sealed<'_> {
         self.bytes.as_deref().unwrap_or_default()
     }
 
-    /// How many of its first bytes were [`written`](AheadPages::written) ahead, whole pages: they
-    /// need not be written again, but synced.
+    /// The number of its first bytes that were [`written`](AheadPages::written) ahead, whole pages:
+    /// they need not be written again, but synced.
     #[must_use]
     pub fn ahead(&self) -> usize {
         usize::try_from(self.ahead)

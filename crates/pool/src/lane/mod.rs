@@ -67,14 +67,14 @@ pub struct Lane {
     epoch: u32,
     segment_bytes: u64,
     slots: Box<[Arc<SegmentWindow>]>,
-    /// Where the next record goes: its log address, with the number of its slot in the six low
+    /// The place of the next record: its log address, with the number of its slot in the six low
     /// bits; or [`NO_SEGMENT`]. Addresses only rise, so no value but that one ever comes back.
     tail: OwnLine<AtomicU64>,
     /// Records that are durable before an earlier one is.
     finished: FinishedRecords,
-    /// How far it is committed, on a medium that needs it.
+    /// The committed address, on a medium that needs it.
     commits: Option<Box<Commits>>,
-    /// Whether the drain falls behind.
+    /// The lag of the drain.
     crowding: Crowding,
     /// Everything that changes once a segment.
     control: Mutex<LaneControl>,
@@ -87,7 +87,7 @@ pub struct Lane {
 /// The tail while no segment is open.
 const NO_SEGMENT: u64 = u64::MAX;
 
-/// What a slot is doing.
+/// The state of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SlotState {
     /// Nothing in it is needed.
@@ -102,10 +102,10 @@ enum SlotState {
     Drained(Lsn),
 }
 
-/// Why the drain cannot go on.
+/// The reason that the drain cannot go on.
 struct Stall {
     reason: String,
-    /// When the attempt began that failed; none if there will be no other.
+    /// Start of the attempt that failed; none if there will be no other.
     begun: Option<Instant>,
 }
 
@@ -116,11 +116,11 @@ struct LaneControl {
     ahead: Vec<WrittenAhead>,
     /// The slots in use, in log order.
     order: VecDeque<usize>,
-    /// Where the next segment starts.
+    /// The start of the next segment.
     next_start: Lsn,
-    /// Why the drain cannot go on, if it cannot.
+    /// The reason that the drain cannot go on, if it cannot.
     stalled: Option<Stall>,
-    /// Why nothing is durable by this lane any more: the medium failed.
+    /// The reason that nothing is durable by this lane any more: the medium failed.
     failure: Option<String>,
     closed: bool,
 }
@@ -206,8 +206,8 @@ impl Lane {
         }
     }
 
-    /// In a child that was forked from the lane's owner: gives up what would hold the lane for as
-    /// long as the child lives. In the owner nothing is done.
+    /// In a child that was forked from the lane's owner: gives up all that would hold the lane for
+    /// as long as the child lives. In the owner nothing is done.
     pub fn abandon(&self) {
         if self.core.check_own().is_err() {
             self.media().abandon();

@@ -53,10 +53,10 @@ const SPINS_BEFORE_NOTE: u32 = 16;
 /// copy takes to a writer that has a processor.
 const SPINS: u32 = 128;
 
-/// How long a writer sleeps that is not woken before it looks itself.
+/// Sleep of a writer that is not woken before it looks itself.
 const SLEEP: Duration = Duration::from_millis(1);
 
-/// How long a writer without a cell sleeps before it looks again.
+/// Sleep of a writer without a cell before it looks again.
 const NAP: Duration = Duration::from_micros(50);
 
 /// Bits of a note that hold the record's size in lines.
@@ -66,7 +66,7 @@ const _: () = assert!(crate::format::layout::SEGMENT_MAX / (LINE as u64) <= 1 <<
 
 /// The address up to which everything is published.
 pub(crate) trait PublishMark {
-    /// Where it stands.
+    /// The mark's place.
     fn at(&self) -> Lsn;
     /// Moves it, by the only one who may.
     fn set(&self, to: Lsn);
@@ -96,7 +96,7 @@ impl PublishMark for SegmentWindow {
     }
 }
 
-/// Where a writer notes that the record at some address is finished.
+/// A writer's note that the record at some address is finished.
 #[derive(Default)]
 #[repr(C, align(16))]
 struct PublishCell {
@@ -313,7 +313,7 @@ fn spin(turns: u32, done: impl Fn() -> bool) -> bool {
     done()
 }
 
-/// What a cell holds of the finished record `[lsn, end)`. Not 0, since no record is empty. The
+/// A cell's word for the finished record `[lsn, end)`. Not 0, since no record is empty. The
 /// address's highest bits are missing: a note is cleared by its writer, so two records that have
 /// the rest in common are never there at the same time.
 #[inline]

@@ -33,7 +33,7 @@ pub(crate) struct LiveSegment {
     bytes: WindowPin,
 }
 
-/// What a lane held at the last crash or close, in log order.
+/// A lane's records at the last crash or close, in log order.
 pub struct Recovered {
     pub(crate) segments: Vec<LiveSegment>,
     /// Slots of segments that begin behind the end of the log.
@@ -64,13 +64,13 @@ impl Recovered {
             .flat_map(|s| RecordWalk::new(&s.bytes, s.header, self.epoch_max))
     }
 
-    /// What was given up, if the lane was opened with salvage and is damaged.
+    /// The damage that was given up, if the lane was opened with salvage and is damaged.
     #[must_use]
     pub fn lost(&self) -> Option<&PoolErrorKind> {
         self.lost.as_ref()
     }
 
-    /// Where the next segment of the log starts.
+    /// The start of the log's next segment.
     pub(crate) fn next_start(&self) -> Lsn {
         next_start(self.end())
     }
@@ -125,7 +125,7 @@ pub(crate) fn recover(
     }
 }
 
-/// What the pool holds for a lane: its state, and the windows of its segments.
+/// A lane's parts in the pool: its state, and the windows of its segments.
 struct LaneSegments<'a> {
     state: &'a LaneState,
     windows: &'a [Arc<SegmentWindow>],
@@ -137,7 +137,7 @@ struct WalkedLane {
     segments: Vec<LiveSegment>,
     /// Of the last record.
     epoch: u32,
-    /// What stands at the end, in words.
+    /// The finding at the end, in words.
     found: String,
     /// Slots of segments that begin behind the end.
     left_over: Vec<usize>,

@@ -107,8 +107,8 @@ impl Lane {
     }
 
     /// As [`remove`](Self::remove), while others may hold this lane still: they read nothing in it
-    /// any more, and what is appended is refused. The caller has ended all appends. Its segments
-    /// are free for others once it is dropped.
+    /// any more, and appends are refused. The caller has ended all appends. Its segments are free
+    /// for others once it is dropped.
     #[must_use]
     pub fn give_back(&self) -> bool {
         if self.core.check_own().is_err() {

@@ -1,4 +1,4 @@
-//! Where a leg is: `nbd://HOST[:PORT][/EXPORT]`, as the NBD project writes addresses; or
+//! A leg's address: `nbd://HOST[:PORT][/EXPORT]`, as the NBD project writes addresses; or
 //! `nbds://HOST[:PORT][/EXPORT]?tls-certificates=DIR[&tls-hostname=NAME]` or
 //! `nbds://USER@HOST[:PORT][/EXPORT]?tls-psk-file=FILE`, with TLS; or the path of a file or a block
 //! device of this machine.
@@ -14,7 +14,7 @@ use std::{
 const PORT: u16 = 10809;
 /// The longest name of an export (NBD's own limit).
 const EXPORT_MAX: usize = 4096;
-/// What is to be given for TLS.
+/// The form of an address with TLS.
 const TLS_LOOKS: &str = "nbds://HOST:PORT/EXPORT?tls-certificates=DIR";
 /// And with a pre-shared key.
 const KEY_LOOKS: &str = "nbds://USER@HOST:PORT/EXPORT?tls-psk-file=FILE";
@@ -28,7 +28,7 @@ pub(crate) enum LegAddress {
     Disk(PathBuf),
 }
 
-/// Where an export is.
+/// The address of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ExportAddress {
     host: String,
@@ -37,17 +37,17 @@ pub(crate) struct ExportAddress {
     tls: Option<LegTls>,
 }
 
-/// What an address says of TLS.
+/// An address's TLS: none, certificates or a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LegTls {
     Certificates(LegCertificates),
     Key(LegKey),
 }
 
-/// By whom a server's certificate is to be signed, and who this machine is.
+/// The authority that is to sign a server's certificate, and this machine's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LegCertificates {
-    /// Where the certificates are: an absolute path.
+    /// The directory of the certificates: an absolute path.
     pub(crate) directory: String,
     /// The name in the server's certificate, if it is not the host's.
     hostname: Option<String>,
@@ -60,7 +60,7 @@ pub(crate) struct LegCertificates {
 pub(crate) struct LegKey {
     /// The file with keys: an absolute path.
     pub(crate) file: String,
-    /// Whose it is.
+    /// The key's user.
     pub(crate) name: String,
 }
 
@@ -93,7 +93,7 @@ impl LegAddress {
         }
     }
 
-    /// True if `text` names this one: what stands behind `?` may be left out, and the last slash.
+    /// True if `text` names this one: the part behind `?` may be left out, and the last slash.
     pub(crate) fn is_named(&self, text: &str) -> bool {
         match self {
             Self::Export(export) => export.is_named(text),
@@ -249,7 +249,7 @@ impl fmt::Display for ExportAddress {
 }
 
 impl LegTls {
-    /// Of what stands behind `?`, and before `@`.
+    /// Parses the parts behind `?`, and before `@`.
     fn parse(host: &str, user: Option<&str>, query: &str) -> Result<Self, String> {
         let (mut directory, mut hostname, mut key_file) = (None, None, None);
         for parameter in query.split('&').filter(|it| !it.is_empty()) {
@@ -285,10 +285,10 @@ impl LegTls {
                 Ok(Self::Key(LegKey { file, name }))
             }
             (None, Some(_), None) => Err(format!(
-                "it does not say whose key of the file it is: {KEY_LOOKS}"
+                "it does not name the key's user in the file: {KEY_LOOKS}"
             )),
             (None, None, _) => Err(format!(
-                "it does not say by whom its certificate is signed. Name a directory with ca-cert.pem in it: {TLS_LOOKS}; or a key: {KEY_LOOKS}"
+                "it does not say who signs its certificate. Name a directory with ca-cert.pem in it: {TLS_LOOKS}; or a key: {KEY_LOOKS}"
             )),
             _ => Err(format!(
                 "it is either certificates ({TLS_LOOKS}) or a key ({KEY_LOOKS})"
@@ -315,7 +315,7 @@ impl LegTls {
     }
 }
 
-/// Of what stands before the first slash.
+/// Parses the part before the first slash.
 fn host_and_port(place: &str) -> Option<(&str, u16)> {
     let (host, port) = match place.strip_prefix('[') {
         Some(rest) => {

@@ -1,5 +1,4 @@
-//! Asking a pool's legs what they have, before any of them is believed; and what is said if none
-//! is.
+//! Reads every leg's superblock before any is trusted; error texts if none is.
 
 use super::{
     address::LegAddress,
@@ -36,7 +35,7 @@ pub(super) fn next_record(chosen: &ChosenLegs, seats: &[LegSeat]) -> LegRecord {
     }
 }
 
-/// Asks every leg at once what it has.
+/// Asks every leg at once for its records.
 pub(super) fn ask_all(file: &LegsFile) -> (Vec<LegAnswer>, Vec<LegSeat>) {
     let ask = |leg: usize| {
         let found = begin(&file.legs[leg], file.insecure).map(|(link, start)| {
@@ -99,7 +98,7 @@ fn begin(address: &LegAddress, insecure: bool) -> io::Result<(Arc<LegLink>, Vec<
     answer
 }
 
-/// What a leg says, if it is this pool's.
+/// A leg's answer, if it is this pool's.
 fn believed(
     file: &LegsFile,
     link: &LegLink,
@@ -164,7 +163,7 @@ pub(super) fn refusal(file: &LegsFile, seats: &[LegSeat], why: &LegRefusal) -> i
     let all = LegMask::all(file.legs.len());
     io::Error::other(match why {
         LegRefusal::NoPool { silent } if silent.is_empty() => format!(
-            "no leg has the pool: {}. What was in it is lost, but for what the files have. Make a new pool",
+            "no leg has the pool: {}. Its records are lost; the files keep their own bytes. Make a new pool",
             named(all)
         ),
         LegRefusal::NoPool { .. } => {
@@ -177,8 +176,8 @@ pub(super) fn refusal(file: &LegsFile, seats: &[LegSeat], why: &LegRefusal) -> i
             missing,
             generation,
         } => format!(
-            "{} has or had perhaps newer records than the legs that answer (generation {generation}). Make it answer. If it, or what it had, is lost for good, \
-             say so: forebay recover --pool FILE --lost-leg URL; what only that leg had is lost then",
+            "{} has or had perhaps newer records than the legs that answer (generation {generation}). Make it answer. If it, or its memory, is lost for good, say so: \
+             forebay recover --pool FILE --lost-leg URL; records that only that leg had are lost then",
             named(*missing)
         ),
         LegRefusal::TwoWriters { generation } => format!(

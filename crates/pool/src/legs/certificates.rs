@@ -1,7 +1,7 @@
 //! The certificates of a TLS connection, in a directory with the names that the NBD standard's
 //! other programs use (`nbdkit`, `nbdinfo`): `ca-cert.pem`, by which servers are known, with
-//! `ca-crl.pem`, what it has revoked, if that is there; and `client-cert.pem` with `client-key.pem`
-//! where servers ask who this is.
+//! `ca-crl.pem`, its revocation list, if that is there; and `client-cert.pem` with `client-key.pem`
+//! for servers that ask for the client's.
 //!
 //! They are read for each connection: a renewed one counts from the next one on. What is wrong with
 //! them is said without what is in them: the names may lead to any file that this process can read.
@@ -35,7 +35,7 @@ const REVOKED: &str = "ca-crl.pem";
 pub(super) const CERTIFICATE: &str = "client-cert.pem";
 const KEY: &str = "client-key.pem";
 
-/// What a connection is made with.
+/// The certificates that a connection is made with.
 pub(super) struct Certificates {
     pub(super) config: Arc<ClientConfig>,
     /// This machine says who it is.
@@ -75,7 +75,7 @@ impl Certificates {
     }
 }
 
-/// Who is believed.
+/// The authorities that are believed.
 fn verifier(
     directory: &Path,
     provider: &Arc<rustls::crypto::CryptoProvider>,
@@ -108,7 +108,7 @@ fn verifier(
         .map_err(|e| format!("{} cannot be used: {e}", revoked.display()))
 }
 
-/// Who this machine is, if servers are to be told.
+/// This machine's own certificate, if servers are to get one.
 fn own(
     directory: &Path,
 ) -> Result<Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>, String> {
@@ -169,7 +169,7 @@ fn contents(path: &Path) -> Result<Option<Vec<u8>>, String> {
     let failed = |e: io::Error| {
         let remedy = match e.kind() {
             io::ErrorKind::PermissionDenied => {
-                ". Let the user read it who owns the pool's file, and nobody else the key"
+                ". Let the owner of the pool's file read it, and nobody else the key"
             }
             _ => "",
         };

@@ -93,7 +93,7 @@ impl Read for &LegChannel {
     }
 }
 
-/// What is left of both when so many bytes were sent.
+/// The rest of both when so many bytes were sent.
 fn rest_of<'a>(header: &'a [u8], payload: &'a [u8], sent: usize) -> [IoSlice<'a>; 2] {
     [
         IoSlice::new(&header[sent.min(header.len())..]),

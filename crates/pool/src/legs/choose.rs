@@ -1,4 +1,4 @@
-//! Which legs a pool is read from: the decision of a process that opens it. docs/legs.md,
+//! The choice of the legs that a pool is read from, by a process that opens it. docs/legs.md,
 //! "Recovery".
 //!
 //! 1. The newest generation that any leg has counts, with its set.
@@ -9,7 +9,7 @@
 
 use super::{mask::LegMask, superblock::LegRecord};
 
-/// What became of asking a leg.
+/// The answer of a leg that was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LegAnswer {
     /// It cannot be asked.
@@ -19,7 +19,7 @@ pub(crate) enum LegAnswer {
     Record(LegRecord),
 }
 
-/// What is read from where.
+/// The record that counts, and the legs to read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChosenLegs {
     pub(crate) record: LegRecord,
@@ -27,7 +27,7 @@ pub(crate) struct ChosenLegs {
     pub(crate) complete: LegMask,
 }
 
-/// Why no leg is believed.
+/// The reason that no leg is believed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LegRefusal {
     /// No leg that answers has the pool.
@@ -38,7 +38,7 @@ pub(crate) enum LegRefusal {
     TwoWriters { generation: u64 },
 }
 
-/// Decides by what the legs answered; `given_up` are those that the user says are lost.
+/// Decides by the legs' answers; `given_up` are those that the user says are lost.
 pub(crate) fn choose(answers: &[LegAnswer], given_up: LegMask) -> Result<ChosenLegs, LegRefusal> {
     let asked = |is: &dyn Fn(&LegAnswer) -> bool| -> LegMask {
         let legs = answers.iter().enumerate().filter(|(_, it)| is(it));

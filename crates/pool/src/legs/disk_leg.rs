@@ -34,7 +34,7 @@ const AT_ONCE: usize = 1 << 20;
 const LOCK_MAX: Duration = Duration::from_secs(2);
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
-/// A request, and by what number its answer is known.
+/// A request, and the number by which its answer is known.
 pub(super) struct DiskRequest {
     pub(super) cookie: u64,
     pub(super) offset: u64,
@@ -50,7 +50,7 @@ pub(super) enum DiskAct {
 pub(super) struct DiskLeg {
     path: PathBuf,
     file: Mutex<LegFile>,
-    /// Where requests wait; none before there is a thread, and once it is over.
+    /// The queue of requests; none before there is a thread, and once it is over.
     queue: Mutex<Option<Sender<DiskRequest>>>,
 }
 
@@ -112,7 +112,7 @@ impl DiskLeg {
         queue.as_ref().is_some_and(|it| it.send(request).is_ok())
     }
 
-    /// Does what is asked for: the bytes that were read.
+    /// Performs a request, and gives the bytes that were read.
     ///
     /// # Errors
     /// What the disk says; another process writes to it.

@@ -13,7 +13,7 @@ use super::{
 use std::collections::{BTreeSet, HashSet};
 use uuid::Uuid;
 
-/// What is broken.
+/// The rule that is broken.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BrokenRule {
     Nothing,
@@ -21,9 +21,9 @@ enum BrokenRule {
     FirstAcknowledgement,
     /// A change of the set counts before the legs have it.
     ChangeInMemory,
-    /// A leg that returns joins without what it missed.
+    /// A leg that returns joins without the writes that it missed.
     NoCopy,
-    /// A recovery believes what answers.
+    /// A recovery believes any answer.
     NoSilence,
     /// A recovery takes any leg that has the pool.
     AnyGeneration,
@@ -206,7 +206,7 @@ impl Model {
         self.ledger.copying(leg);
     }
 
-    /// What a copy brings the leg: a live leg's memory, once no write from before is under way.
+    /// The memory that a copy brings the leg: a live leg's, once no write from before is under way.
     fn can_copy(&self, leg: usize) -> Option<u32> {
         let from = &self.legs[self.ledger.live().legs().next()?];
         let to = &self.legs[leg];

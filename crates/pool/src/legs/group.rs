@@ -1,5 +1,5 @@
-//! [`LegGroup`]: the legs of a pool as one medium: what is written is on every live one, what is
-//! read is from one that is complete. docs/legs.md.
+//! [`LegGroup`]: the legs of a pool as one medium: writes go to every live one, reads come from one
+//! that is complete. docs/legs.md.
 //!
 //! A group is opened for reading. [`LegGroup::take_over`] makes it the writer, with a thread that
 //! *keeps* it (`keeper`), and one that looks whether it is that still (`heartbeat`). All that is
@@ -43,10 +43,10 @@ use std::{
 };
 use uuid::Uuid;
 
-/// How long a leg is left alone once it can be reached again: what was under way there is over
-/// then.
+/// Time that a leg is left alone once it can be reached again: requests that were under way are
+/// over then.
 pub(super) const QUIET: Duration = Duration::from_secs(1);
-/// How often it is told.
+/// The number of times that it is told.
 const ANNOUNCED_MAX: usize = 3;
 
 /// See the module's head.
@@ -57,7 +57,7 @@ pub(crate) struct LegGroup {
     pub(super) state: Mutex<GroupState>,
     /// Something of the state changed that others wait for.
     pub(super) changed: Condvar,
-    /// The group ends: what the heartbeat sleeps on.
+    /// Told at the group's end: the heartbeat sleeps on it.
     pub(super) beaten: Condvar,
     /// Fewer legs are live than there are to be copies.
     degraded: AtomicBool,
@@ -82,8 +82,8 @@ fn chosen_of(
         Some(least) if chosen.record.generation < least => {
             let legs = chosen.complete.legs().map(|leg| file.legs[leg].to_string());
             Err(io::Error::other(format!(
-                "{} was left out before the others were lost (generation {}, and {least} is the least that counts): what it has is older than the files. \
-                 What the files have counts: make a new pool",
+                "{} was left out before the others were lost (generation {}, and {least} is the least that counts): its records are older than the files. The files count: \
+                 make a new pool",
                 legs.collect::<Vec<_>>().join(", "),
                 chosen.record.generation
             )))
@@ -195,7 +195,7 @@ impl LegGroup {
         named.map(|leg| self.file.legs[leg].to_string()).collect()
     }
 
-    /// True if fewer legs have what is acknowledged than there are to be copies.
+    /// True if fewer legs have the acknowledged bytes than there are to be copies.
     pub(crate) fn is_degraded(&self) -> bool {
         self.degraded.load(Acquire)
     }
@@ -316,7 +316,7 @@ impl LegGroup {
         Ok(())
     }
 
-    /// Reads what is at `offset` in the pool from a leg that is complete.
+    /// Reads the bytes at `offset` in the pool from a leg that is complete.
     ///
     /// # Errors
     /// None of them has it any more.
@@ -342,9 +342,9 @@ impl LegGroup {
         }
     }
 
-    /// The same for what the writer goes on from, and makes all complete legs equal there. The last
-    /// writer's latest writes may be on one of them only, and were not acknowledged then: what this
-    /// one builds on them is to be found on each.
+    /// The same for bytes that the writer goes on from, and makes all complete legs equal there.
+    /// The last writer's latest writes may be on one of them only, and were not acknowledged then:
+    /// what this one builds on them is to be found on each.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -496,7 +496,7 @@ impl LegGroup {
                 "{left} of {copies} copies left, so every sync is a real one until it is back and complete"
             ),
             _ if lacks_copies(&self.file, left) => {
-                "What is left is on this machine, so every sync is a real one until another machine has a copy".to_owned()
+                "The copy that is left is on this machine, so every sync is a real one until another machine has one".to_owned()
             }
             left => format!("{left} copies left"),
         };
@@ -539,7 +539,7 @@ impl LegGroup {
         self.end(&why);
     }
 
-    /// Nothing is written any more; who waits is told why.
+    /// Nothing is written any more; waiters are told the reason.
     pub(super) fn end(&self, why: &str) {
         let waiting = {
             let mut state = self.state.lock();

@@ -1,4 +1,4 @@
-//! What a group of legs knows at a moment: their links, the ledger, and who waits for what.
+//! The state of a group of legs: their links, the ledger, and the waiting writes.
 
 use super::{
     choose::ChosenLegs,
@@ -18,7 +18,7 @@ pub(crate) type OnWritten = Box<dyn FnOnce(io::Result<()>) + Send>;
 #[derive(Default)]
 pub(super) struct LegSeat {
     pub(super) link: Option<Arc<LegLink>>,
-    /// Why it is not complete, in words.
+    /// The reason that it is not complete, in words.
     pub(super) why: Option<String>,
     /// Since when a leg that is out can be reached again.
     pub(super) reached: Option<MonotonicTime>,
@@ -35,7 +35,7 @@ pub(super) struct GroupState {
     /// Writes that count if this is the pool's writer still.
     pub(super) held: Vec<WriteNumber>,
     pub(super) busy: HashMap<WriteNumber, Range<u64>>,
-    /// Why nothing is written any more.
+    /// The reason that nothing is written any more.
     pub(super) over: Option<Arc<str>>,
     pub(super) stopping: bool,
     /// A leg that is back, with a new link.
@@ -66,7 +66,7 @@ impl GroupState {
 
     #[expect(
         clippy::type_complexity,
-        reason = "what begins a write, or who is to be told why not"
+        reason = "the start of a write, or the refusal and its addressee"
     )]
     pub(super) fn begin_write(
         &mut self,

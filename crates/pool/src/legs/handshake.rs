@@ -23,12 +23,12 @@ const SEND_FUA: u16 = 8;
 /// A reply to an option is no longer than this, and there are no more of them.
 const REPLY_MAX: u32 = 64 << 10;
 const REPLIES_MAX: usize = 64;
-/// What a server takes at once unless it says more: NBD's own default.
+/// The most that a server takes at once unless it says more: NBD's own default.
 const PAYLOAD: u32 = 32 << 20;
 /// Requests are made of whole pages.
 const PAGE: u32 = 4096;
 
-/// What the server says of its export.
+/// The server's description of its export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ExportInfo {
     pub(crate) bytes: u64,
@@ -36,7 +36,7 @@ pub(crate) struct ExportInfo {
     pub(crate) payload_max: u32,
 }
 
-/// Hears what the server is, and says what this client is.
+/// Hears the server's greeting, and answers with this client's.
 ///
 /// # Errors
 /// It is none that is known.
@@ -56,8 +56,8 @@ pub(super) fn greet(stream: &mut (impl Read + Write)) -> io::Result<()> {
     stream.write_all(&flags.to_be_bytes())
 }
 
-/// Has the server begin TLS: what comes next from it is encrypted. Nothing is read ahead, so that
-/// no byte from before is taken for one of those.
+/// Has the server begin TLS: its next bytes are encrypted. Nothing is read ahead, so that no byte
+/// from before is taken for one of those.
 ///
 /// # Errors
 /// It does not.

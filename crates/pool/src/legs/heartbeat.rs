@@ -15,10 +15,10 @@ use std::{
     time::Duration,
 };
 
-/// How often it looks.
+/// Interval of its looks.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// How soon it looks again if a leg did not say what it has to.
+/// Interval until it looks again if a leg did not give the answer that it has to.
 const AGAIN: Duration = Duration::from_millis(10);
 
 /// Until the group is closed.

@@ -31,11 +31,11 @@ use std::{
 pub(super) const COPY: WriteNumber = WriteNumber::MAX;
 /// Bytes that are copied at a time.
 const COPIED_AT_ONCE: u64 = 1 << 20;
-/// How long a range is waited for before looking whether a change of the set is due.
+/// Wait for a range before looking if a change of the set is due.
 const LOOK: Duration = Duration::from_millis(5);
-/// How often a leg that is out is asked whether it is back.
+/// Interval at which a leg that is out is asked if it is back.
 const CALL_EVERY: Duration = Duration::from_secs(1);
-/// How long to sleep without anything to do.
+/// Sleep without anything to do.
 const IDLE: Duration = Duration::from_millis(200);
 
 /// Until the group is closed.

@@ -16,10 +16,10 @@ use std::{
     time::Duration,
 };
 
-/// How long a writer of another machine is waited for: it is told, and its lease ends.
+/// Wait for a writer of another machine: it is told, and its lease ends.
 pub(super) const TAKEOVER: Duration = Duration::from_secs(8);
-/// How long a look at the legs is good for, from when it was begun. What is left of [`TAKEOVER`] is
-/// for what was allowed right before its end, and for clocks that run differently.
+/// Time that a look at the legs is good for, from when it was begun. What is left of [`TAKEOVER`]
+/// is for what was allowed right before its end, and for clocks that run differently.
 const LEASE: Duration = Duration::from_secs(6);
 
 /// A moment by a clock that goes on while the machine is suspended, in nanoseconds.
@@ -36,7 +36,7 @@ impl LeaseMoment {
 
 /// See the module's head.
 pub(super) struct WriterLease {
-    /// When the last look was begun that found this writer on all its legs.
+    /// Start of the last look that found this writer on all its legs.
     looked: AtomicU64,
     /// Nanoseconds that it is good for.
     good: u64,

@@ -40,7 +40,7 @@ struct OpenWrite {
 /// See the module's head.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LegLedger {
-    /// What all legs of its set have in their superblocks.
+    /// The record that all legs of its set have in their superblocks.
     record: LegRecord,
     /// Legs that failed, and that a superblock may call complete.
     lost: LegMask,
@@ -75,7 +75,7 @@ impl LegLedger {
         }
     }
 
-    /// What the legs' superblocks say.
+    /// The record in the legs' superblocks.
     pub(crate) fn record(&self) -> &LegRecord {
         &self.record
     }

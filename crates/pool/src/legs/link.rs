@@ -39,19 +39,19 @@ use std::{
     time::Duration,
 };
 
-/// How long a leg may take to answer. Then it is none any more.
+/// The longest time that a leg may take to answer. Then it is none any more.
 pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(2);
-/// How often the answers that are missing are looked at.
+/// Interval of looks at the answers that are missing.
 const LOOK: Duration = Duration::from_millis(100);
-/// Who has not looked for so long stood still (it was stopped, or its machine was), and what it
-/// waits for may have come long ago: that time does not count.
+/// A thread that has not looked for so long stood still (it was stopped, or its machine was), and
+/// its answer may have come long ago: that time does not count.
 const STOOD_STILL: Duration = Duration::from_millis(500);
 
 const REQUEST: u32 = 0x2560_9513;
 const REPLY: u32 = 0x6744_6698;
 const FUA: u16 = 1;
 
-/// What a leg is asked to do.
+/// The kind of a request to a leg.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RequestKind {
     Read = 0,
@@ -59,7 +59,7 @@ enum RequestKind {
     Disconnect = 2,
 }
 
-/// Called once with what a request brought: by the thread that reads answers, or by that which
+/// Called once with the result of a request: by the thread that reads answers, or by the one that
 /// asked.
 pub(crate) type OnAnswer = Box<dyn FnOnce(io::Result<Vec<u8>>) + Send>;
 
@@ -73,13 +73,13 @@ struct PendingRequest {
 
 #[derive(Default)]
 struct LinkState {
-    /// When answers were looked for last.
+    /// Time of the last look for answers.
     looked: Option<MonotonicTime>,
     /// For how long they had been by then.
     watched: Duration,
     next: u64,
     pending: HashMap<u64, PendingRequest>,
-    /// Why it is dead.
+    /// The reason that it is dead.
     dead: Option<Arc<str>>,
 }
 
@@ -93,14 +93,14 @@ impl LinkState {
         self.watched + since.unwrap_or_default()
     }
 
-    /// Who looks for answers is awake.
+    /// The thread that looks for answers is awake.
     fn look(&mut self, now: MonotonicTime) {
         self.watched = self.watched(now);
         self.looked = Some(now);
     }
 }
 
-/// Where requests go.
+/// The way of requests.
 enum LegWay {
     Network(LegChannel),
     Disk(DiskLeg),
@@ -450,8 +450,8 @@ impl LegLink {
         }
     }
 
-    /// Before a leg that returns is written to: what another process, or this one, had under way
-    /// there is over.
+    /// Before a leg that returns is written to: requests that another process, or this one, had
+    /// under way there are over.
     ///
     /// # Errors
     /// It is not.
@@ -497,14 +497,14 @@ impl LegLink {
         format!("left a request without an answer for {limit} seconds")
     }
 
-    /// Whether an answer is late.
+    /// True if an answer is late.
     fn is_late(&self) -> bool {
         let state = self.state.lock();
         let mut pending = state.pending.values();
         pending.any(|request| self.is_over(&state, request.since))
     }
 
-    /// Whether an answer that began to come then takes too long.
+    /// True if an answer that began to come then takes too long.
     fn is_halting(&self, begun: Duration) -> bool {
         self.is_over(&self.state.lock(), begun)
     }

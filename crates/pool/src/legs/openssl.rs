@@ -10,7 +10,7 @@ use std::{
     sync::OnceLock,
 };
 
-/// What it is called, by its two stable ABIs, the newest first.
+/// The library's names, by its two stable ABIs, the newest first.
 const NAMES: [&str; 2] = ["libssl.so.3", "libssl.so.1.1"];
 /// `OPENSSL_INIT_NO_ATEXIT`: threads may have a connection while this process ends.
 const NO_ATEXIT: u64 = 0x0008_0000;
@@ -131,7 +131,7 @@ impl OpenSsl {
         }
     }
 
-    /// What went wrong in the last call, in its own words.
+    /// The error of the last call, in its own words.
     fn last_error(&self) -> String {
         let mut text = [0_u8; 256];
         // SAFETY: it writes no more than it is given, with a zero at the end.
@@ -194,7 +194,7 @@ extern "C" fn give_key(
     known.key.len() as c_uint
 }
 
-/// What became of a step.
+/// The outcome of a step.
 pub(super) enum SslStep {
     /// So many bytes.
     Done(usize),
@@ -204,8 +204,8 @@ pub(super) enum SslStep {
     Ended,
 }
 
-/// A client's connection that reads and writes memory: what is to be sent and what came is for who
-/// has the socket.
+/// A client's connection that reads and writes memory: the holder of the socket sends its output
+/// and gives it input.
 pub(super) struct SslConnection {
     library: &'static OpenSsl,
     ssl: *mut c_void,
@@ -274,7 +274,7 @@ impl SslConnection {
         }
     }
 
-    /// Does what it can of the handshake.
+    /// Does as much as it can of the handshake.
     ///
     /// # Errors
     /// It failed, in OpenSSL's words.
@@ -289,7 +289,7 @@ impl SslConnection {
         }
     }
 
-    /// Decrypts of what came.
+    /// Decrypts received bytes.
     ///
     /// # Errors
     /// It was changed on the way, or the other side says what is wrong.
@@ -330,7 +330,7 @@ impl SslConnection {
         }
     }
 
-    /// Takes what came from the socket.
+    /// Takes bytes from the socket.
     pub(super) fn receive(&mut self, bytes: &[u8]) {
         for part in bytes.chunks(1 << 20) {
             // SAFETY: memory grows; there are so many bytes.
@@ -338,7 +338,7 @@ impl SslConnection {
         }
     }
 
-    /// Gives away what is to be sent.
+    /// Gives away the bytes that are to be sent.
     pub(super) fn send_to(&mut self, records: &mut Vec<u8>) {
         let mut part = [0_u8; 16 << 10];
         loop {

@@ -17,7 +17,7 @@ use super::{address::LegAddress, mask::LEGS_MAX};
 use std::{fmt, fs::File, io, os::unix::fs::FileExt, path::Path};
 use uuid::Uuid;
 
-/// With what it begins.
+/// Its first bytes.
 const FIRST: &str = "forebay-legs ";
 const VERSION: &str = "1";
 /// It is no larger.
@@ -29,17 +29,17 @@ const ALIGNMENT: usize = 4096;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LegsFile {
     pub(crate) identity: Uuid,
-    /// Of the pool on each leg: what a leg says of that is another machine's word.
+    /// Of the pool on each leg: a leg's own word on that is another machine's.
     pub(crate) bytes: u64,
     pub(crate) copies: usize,
     pub(crate) insecure: bool,
     pub(crate) legs: Vec<LegAddress>,
     /// Of a pool with a leg on a disk, the generation below which no record counts: a disk that was
-    /// left out keeps what it had, however often the power fails.
+    /// left out keeps its records, however often the power fails.
     pub(crate) least: Option<u64>,
 }
 
-/// With what the line of it begins.
+/// The first bytes of its line.
 const LEAST: &str = "\nleast ";
 const DIGITS: usize = 20;
 
@@ -79,8 +79,8 @@ impl LegsFile {
         })
     }
 
-    /// The number of the leg with this address, with its last slash or without, and with what it
-    /// says of TLS or without.
+    /// The number of the leg with this address, with its last slash or without, and with its part
+    /// on TLS or without.
     ///
     /// # Errors
     /// There is none.
@@ -121,7 +121,7 @@ impl LegsFile {
         Ok(self)
     }
 
-    /// What `file` says, if it is such a file.
+    /// The contents of `file`, if it is such a file.
     ///
     /// # Errors
     /// It cannot be read; or it begins as one, and is none: the inner one, in words.

@@ -13,7 +13,7 @@ use std::{
 
 /// A file of keys is no larger.
 const FILE_MAX: u64 = 1 << 20;
-/// How many encrypted bytes are taken from a socket at once.
+/// Encrypted bytes that are taken from a socket at once.
 const AT_ONCE: usize = 16 << 10;
 
 /// The key that an address names.
@@ -44,7 +44,7 @@ pub(super) fn read(key: &LegKey) -> io::Result<PresharedKey> {
             })
         }
         _ => Err(at_file(format!(
-            "what stands behind {name}: is no key of 1 to {KEY_MAX} bytes in hexadecimal digits"
+            "the text behind {name}: is no key of 1 to {KEY_MAX} bytes in hexadecimal digits"
         ))),
     }
 }

@@ -1,5 +1,4 @@
-//! A leg's superblock: of which pool it is, and which legs are complete. docs/legs.md, "A leg's
-//! bytes".
+//! A leg's superblock: its pool, and the complete legs. docs/legs.md, "A leg's bytes".
 //!
 //! ```text
 //!  0  magic "FORELEG\0"      8
@@ -36,7 +35,7 @@ const CRC: std::ops::Range<usize> = 12..16;
 const CLOSED: u32 = 1;
 const ANNOUNCED: u32 = 2;
 
-/// Where the pool begins in a leg: behind the two slots.
+/// The pool's beginning in a leg: behind the two slots.
 pub(crate) const LEG_DATA: u64 = 2 * PAGE;
 /// Generations of one writer: the next one begins at the next multiple, so two writers' differ.
 pub(crate) const TERM: u64 = 1 << 16;
@@ -44,11 +43,11 @@ pub(crate) const TERM: u64 = 1 << 16;
 /// No generation is as high: a leg that says so says nonsense.
 const GENERATION_MAX: u64 = 1 << 62;
 
-/// What a leg's superblock says.
+/// The contents of a leg's superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LegRecord {
     pub(crate) identity: Uuid,
-    /// Who wrote it: two of one generation with different ones are of two machines that took the
+    /// Its writer: two of one generation with different writers are of two machines that took the
     /// pool over at once.
     pub(crate) writer: Uuid,
     pub(crate) boot: Uuid,
@@ -94,7 +93,7 @@ impl LegRecord {
         bytes
     }
 
-    /// What a slot says of leg number `leg`; none if it is torn, or anything else.
+    /// The record of leg number `leg` in a slot; none if it is torn, or anything else.
     fn decode(slot: &[u8], leg: usize) -> Option<Self> {
         let bytes: &[u8; BYTES] = slot.get(..BYTES)?.try_into().ok()?;
         let mut zeroed = *bytes;

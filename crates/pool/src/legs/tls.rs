@@ -1,4 +1,4 @@
-//! [`TlsSession`]: TLS of one connection to a leg, and what is said if there can be none.
+//! [`TlsSession`]: TLS of one connection to a leg, and the error if there can be none.
 //! docs/legs.md, "TLS". By certificates it is rustls's, by a pre-shared key OpenSSL's.
 //!
 //! What is sent and what comes is made from each other under one lock, which is never held while
@@ -19,14 +19,14 @@ use rustls::{
 };
 use std::io::{self, IoSlice, Read, Write};
 
-/// How many encrypted bytes are taken from a socket at once.
+/// Encrypted bytes that are taken from a socket at once.
 const AT_ONCE: usize = 64 << 10;
 
 /// A stream of either kind.
 pub(super) trait ByteStream: Read + Write {}
 impl<S: Read + Write> ByteStream for S {}
 
-/// What begins a session.
+/// The means that begin a session.
 pub(super) enum TlsStart {
     Certificates(Box<CertificatesStart>),
     Key {
@@ -169,7 +169,7 @@ impl CertificatesStart {
                     }
                     CertificateError::ExpiredRevocationList
                     | CertificateError::ExpiredRevocationListContext { .. } => {
-                        format!("get a new list of what is revoked: {directory}/ca-crl.pem")
+                        format!("get a new revocation list: {directory}/ca-crl.pem")
                     }
                     _ => "make it as Forebay's documentation has it (docs/legs.md)".to_owned(),
                 };
@@ -183,7 +183,7 @@ impl CertificatesStart {
                 format!("speaks TLS in another way than this program: {e:?}")
             }
             TlsError::AlertReceived(AlertDescription::InternalError) => {
-                "failed by its own fault while TLS began: see what it says itself".to_owned()
+                "failed by its own fault while TLS began: see its own log".to_owned()
             }
             TlsError::AlertReceived(e) => {
                 format!("refuses TLS ({e:?}): {}", self.who_is_refused())
@@ -197,8 +197,8 @@ impl CertificatesStart {
         let Self { directory, .. } = self;
         match self.is_known {
             true => format!(
-                "most likely it does not accept this machine's certificate. See what it says itself, and whether {directory}/{CERTIFICATE} is signed by \
-                 the authority that it was given, and is valid still"
+                "most likely it does not accept this machine's certificate. See its own log, and check that {directory}/{CERTIFICATE} is signed by the authority that it \
+                 was given, and is valid still"
             ),
             false => format!(
                 "most likely it asks for this machine's certificate, and there is none: put {CERTIFICATE} and client-key.pem into {directory}"
@@ -216,7 +216,7 @@ enum TlsConnection {
 /// See the module's head.
 pub(super) struct TlsSession {
     connection: Mutex<TlsConnection>,
-    /// What came and is still encrypted. Who reads holds it, and there is one who reads.
+    /// Received bytes that are still encrypted. Who reads holds it, and there is one who reads.
     received: Mutex<ReceivedBytes>,
 }
 
@@ -264,7 +264,7 @@ impl TlsConnection {
         Ok(())
     }
 
-    /// What there is to read: nothing, if a whole record has to come first.
+    /// The bytes that there are to read: none, if a whole record has to come first.
     fn read(&mut self, to: &mut [u8]) -> io::Result<Option<usize>> {
         match self {
             Self::Certificates(connection) => match connection.reader().read(to) {
@@ -314,7 +314,7 @@ impl TlsSession {
     }
 
     /// Encrypts the beginning of the two parts, one behind the other, into `records`, which are to
-    /// be sent before anything else is encrypted: how many bytes of the parts that was.
+    /// be sent before anything else is encrypted: the number of the parts' bytes in them.
     ///
     /// # Errors
     /// The session is over.
@@ -349,8 +349,8 @@ impl TlsSession {
         }
     }
 
-    /// Reads what `stream` brings, as of a socket: [`WouldBlock`](io::ErrorKind::WouldBlock) after
-    /// bytes that are not a whole record yet, so that who reads may look at the time.
+    /// Reads from `stream`, as of a socket: [`WouldBlock`](io::ErrorKind::WouldBlock) after bytes
+    /// that are not a whole record yet, so that the reader may look at the time.
     ///
     /// # Errors
     /// Those of the socket; what came was changed on the way.

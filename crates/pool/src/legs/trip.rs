@@ -1,4 +1,4 @@
-//! [`LegTrip`]: how far away an export is that could be a leg. Nothing is written to it.
+//! [`LegTrip`]: the distance of an export that could be a leg. Nothing is written to it.
 
 use super::{address::LegAddress, link::LegLink, superblock::LEG_DATA};
 use crate::format::layout::PAGE;
@@ -10,10 +10,10 @@ use std::{
 /// It is asked so often, and for so long, at most.
 const TIMES: usize = 200;
 const LIMIT: Duration = Duration::from_secs(1);
-/// What is not counted: the first ones find nothing warm.
+/// Trips that are not counted: the first ones find nothing warm.
 const FIRST: usize = 5;
 
-/// What asking an export for a page takes. A commit to a leg takes as long: it sends what this
+/// The time of asking an export for a page. A commit to a leg takes as long: it sends what this
 /// fetches.
 #[derive(Clone, Debug)]
 pub struct LegTrip {
@@ -33,7 +33,7 @@ impl LegTrip {
         let address = LegAddress::parse(url).map_err(io::Error::other)?;
         if address.is_disk() {
             return Err(io::Error::other(
-                "it is a disk of this machine, where a commit is a sync: forebay doctor --dir, with its directory, says what that takes",
+                "it is a disk of this machine, where a commit is a sync: forebay doctor --dir, with its directory, measures that",
             ));
         }
         let link = LegLink::connect(&address, insecure)?;

@@ -36,8 +36,8 @@ use std::{
     },
 };
 
-/// The unit of all that is written to the disk: no block that is durable shares one with what is
-/// written later. A drive that emulates smaller sectors writes as much at once.
+/// The unit of all writes to the disk: no block that is durable shares one with a later write. A
+/// drive that emulates smaller sectors writes as much at once.
 pub(crate) const BLOCK: u64 = PAGE;
 
 /// An aligned block, for a disk that is written to past the page cache.

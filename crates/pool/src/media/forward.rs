@@ -1,4 +1,4 @@
-//! Methods of [`Media`](super::Media) that do what a part of the medium does: its mapping, the open
+//! Methods of [`Media`](super::Media) that forward to a part of the medium: its mapping, the open
 //! file that holds its locks, or the medium that it stands before.
 
 /// Writes such methods into an implementation of [`Media`](crate::media::Media).

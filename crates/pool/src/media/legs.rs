@@ -41,7 +41,7 @@ use std::{
     thread::JoinHandle,
 };
 
-/// What this process is to the pool.
+/// This process's part in the pool.
 enum LegsRole {
     Owner {
         group: Arc<LegGroup>,

@@ -1,5 +1,5 @@
 //! The open file of a medium, and its locks: single bytes of it, which the kernel gives back when
-//! what holds them is gone. docs/pool-format.md, "Locks".
+//! their holder is gone. docs/pool-format.md, "Locks".
 //!
 //! Members of a shared lane are sent the open file. It holds the lane's lock, which so lasts until
 //! the last of them ends. The pool's lock and that of a disk's tables are held for a moment and
@@ -46,7 +46,7 @@ pub(super) struct LockedFile {
     /// [`Media::moved`](super::Media::moved)).
     fd: AtomicI32,
     held: HeldLocks,
-    /// What holds the [`MOMENTARY`] locks; the open file itself as long as it is not shared. Set
+    /// The holder of the [`MOMENTARY`] locks; the open file itself as long as it is not shared. Set
     /// while none of them is held.
     momentary: OnceLock<MomentaryLock>,
 }
@@ -56,14 +56,14 @@ enum MomentaryLock {
     Process,
 }
 
-/// What a lock belongs to.
+/// The file that a lock belongs to.
 #[derive(Clone, Copy)]
 enum LockHolder {
     OpenFile,
     Process,
 }
 
-/// What [`lock_byte`] is to do.
+/// The command of [`lock_byte`].
 #[derive(Clone, Copy)]
 enum LockCommand {
     Try,

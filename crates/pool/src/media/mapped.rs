@@ -45,7 +45,7 @@ impl<T: Atomics> Mapped<T> {
         Ok((Self::map(fd.as_fd())?, fd))
     }
 
-    /// Maps what another process made, for reading and writing.
+    /// Maps another process's memory, for reading and writing.
     ///
     /// # Errors
     /// What the kernel says; `EINVAL` for something smaller than a `T`.

@@ -19,7 +19,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// How a file is mapped.
+/// The way a file is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MappingKind {
     /// `MAP_SHARED_VALIDATE | MAP_SYNC`: block allocations are durable before a fault returns,
@@ -29,7 +29,7 @@ pub(super) enum MappingKind {
     Shared,
 }
 
-/// What is done with a mapped file.
+/// The access to a mapped file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PoolAccess {
     /// It is read, and the kernel lets nothing be stored.
@@ -42,7 +42,7 @@ pub(super) struct SharedMapping {
     base: NonNull<u8>,
     bytes: usize,
     persist: Persist,
-    /// Who has mapped it: it is not there in a forked child.
+    /// The process that has mapped it: it is not there in a forked child.
     process: ProcessMark,
     /// A devdax device.
     device: bool,

@@ -57,16 +57,16 @@ use std::{
     os::fd::{BorrowedFd, RawFd},
 };
 
-/// What a pool's contents live through.
+/// The losses that a pool's contents survive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PoolPersistence {
     /// Persistent memory: a fenced store is there after the power fails.
     PowerCut,
-    /// A disk: what was committed is there after the power fails, as far as the disk does what it
-    /// says; what was not is lost with the last process that has the pool.
+    /// A disk: committed bytes are there after the power fails, as far as the disk keeps its
+    /// promises; others are lost with the last process that has the pool.
     PowerCutOnceCommitted,
-    /// Memory of other machines: what was committed is there after this one is lost.
+    /// Memory of other machines: committed bytes are there after this one is lost.
     MachineLossOnceCommitted,
     /// Ordinary memory or page cache: a store is there after the process dies, and gone
     /// when the machine goes down.
@@ -91,7 +91,7 @@ impl fmt::Display for PoolPersistence {
         f.write_str(match self {
             Self::PowerCut => "survives a power cut",
             Self::PowerCutOnceCommitted => {
-                "survives a power cut, if the disk keeps what it says it has"
+                "survives a power cut, if the disk keeps the writes that it confirms"
             }
             Self::MachineLossOnceCommitted => {
                 "survives the loss of this machine, as long as a machine with a complete leg stays up"
@@ -103,7 +103,7 @@ impl fmt::Display for PoolPersistence {
     }
 }
 
-/// In which direction a medium's [descriptor](Media::descriptor) goes between processes.
+/// The direction in which a medium's [descriptor](Media::descriptor) goes between processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DescriptorSharing {
     /// Others are sent this process's.
@@ -125,7 +125,7 @@ pub trait Media: Send + Sync + 'static {
         0..0
     }
 
-    /// What a fenced store lives through.
+    /// The losses that a fenced store survives.
     fn durability(&self) -> PoolPersistence;
 
     /// The medium in words, for status: kind and path.
@@ -222,19 +222,19 @@ pub trait Media: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Where processes ask another one to write, if they do; empty otherwise.
+    /// The memory in which processes ask another one to write, if they do; empty otherwise.
     fn posts_memory(&self) -> Range<usize> {
         0..0
     }
 
-    /// The tables end at `end`: what is stored below is durable at the next fence also where the
+    /// The tables end at `end`: bytes stored below are durable at the next fence also where the
     /// rest has to be written back.
     fn set_tables(&self, end: u64) {
         let _ = end;
     }
 
-    /// Gets into memory what is durable of `[offset, offset + bytes)`, whole pages: what another
-    /// process wrote, or was there before.
+    /// Gets the durable bytes of `[offset, offset + bytes)`, whole pages, into memory: those that
+    /// another process wrote, or that were there before.
     ///
     /// # Safety
     /// As for [`stream`](Self::stream), but that others may call this for the same pages.
@@ -247,8 +247,8 @@ pub trait Media: Send + Sync + 'static {
         Ok(())
     }
 
-    /// What was written back by a process that did not live to be told is durable once this
-    /// returns, as far as [`load_in`](Self::load_in) finds it.
+    /// Makes the write-back of a process that did not live to be told durable, as far as
+    /// [`load_in`](Self::load_in) finds it.
     ///
     /// # Errors
     /// It cannot be made so.
@@ -269,7 +269,7 @@ pub trait Media: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Whether everything stored to the tables is durable.
+    /// Fails unless everything stored to the tables is durable.
     ///
     /// # Errors
     /// That with which it could not be made so.
@@ -281,8 +281,8 @@ pub trait Media: Send + Sync + 'static {
     /// it.
     fn try_again(&self) {}
 
-    /// True if fewer copies are kept of what is written back than there are to be: a sync is to be
-    /// a real one as well.
+    /// True if fewer copies are kept of written-back bytes than there are to be: a sync is to be a
+    /// real one as well.
     fn is_degraded(&self) -> bool {
         false
     }
@@ -297,8 +297,7 @@ pub trait Media: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// True if what is written back does not lie where the [descriptor](Self::descriptor)'s file
-    /// does.
+    /// True if written-back bytes do not lie where the [descriptor](Self::descriptor)'s file does.
     fn is_elsewhere(&self) -> bool {
         false
     }
@@ -392,9 +391,9 @@ pub trait Media: Send + Sync + 'static {
     }
 }
 
-/// What the pool's own modules may do, whose protocol is what the medium's methods ask for. A line
-/// has one writer at a time and no reader (`window`). A segment that changes hands has one owner at
-/// a time (the pool's lock). What is written back is published, and never written again.
+/// Calls of the pool's own modules, whose protocol is the one that the medium's methods ask for. A
+/// line has one writer at a time and no reader (`window`). A segment that changes hands has one
+/// owner at a time (the pool's lock). What is written back is published, and never written again.
 #[expect(unsafe_code, reason = "the pool's protocol is the promise")]
 impl dyn Media + '_ {
     /// [`stream`](Media::stream), all of `parts`.
@@ -424,7 +423,7 @@ impl dyn Media + '_ {
         unsafe { self.load_in(offset, bytes) }
     }
 
-    /// [`write_back`](Media::write_back), of what is published or the caller's alone.
+    /// [`write_back`](Media::write_back), of published bytes or the caller's alone.
     pub(crate) fn commit_pages(&self, offset: u64, bytes: u64) -> io::Result<()> {
         // SAFETY: by the pool's protocol, see above.
         unsafe { self.write_back(offset, bytes) }

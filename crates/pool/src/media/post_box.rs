@@ -1,4 +1,4 @@
-//! Where the processes that have a pool on legs ask its owner to write: memory behind the pool's.
+//! The post box of a pool on legs: members ask its owner to write, in memory behind the pool's.
 //! docs/legs.md, "Members".
 //!
 //! 1. A member *claims* a free post, notes which bytes of the pool it means, and *posts* it.
@@ -24,7 +24,7 @@ use std::{
 
 /// Posts: two commits of each lane, and of each thread of a member no more.
 const POSTS: usize = 128;
-/// How long to sleep before looking whether the owner is gone.
+/// Sleep before looking if the owner is gone.
 const LOOK: Duration = Duration::from_millis(20);
 /// A post that no member frees for so long is a dead one's.
 const LEFT: Duration = Duration::from_secs(30);
@@ -57,8 +57,8 @@ struct Post {
     bytes: AtomicU64,
     /// An errno, or 0.
     result: AtomicI32,
-    /// What the owner wrote: a member that was stopped right before it posted may have noted
-    /// another range than the one that has the post by then.
+    /// The range that the owner wrote: a member that was stopped right before it posted may have
+    /// noted another range than the one that has the post by then.
     written_offset: AtomicU64,
     written_bytes: AtomicU64,
     /// Counts results: the member sleeps on it.
@@ -140,7 +140,7 @@ impl PostBox {
         }
     }
 
-    /// The owner: what was posted, to be [answered](Self::answer). It waits for some a while.
+    /// The owner: the posted ranges, to be [answered](Self::answer). It waits for some a while.
     pub(super) fn take(&self, patience: Duration) -> Vec<TakenPost> {
         let seen = self.posted.load(SeqCst);
         let taken: Vec<_> = self.take_posted().collect();
@@ -164,7 +164,7 @@ impl PostBox {
         })
     }
 
-    /// The owner: what became of it.
+    /// The owner: gives the result.
     pub(super) fn answer(&self, taken: TakenPost, result: &io::Result<()>) {
         let post = &self.posts[taken.number];
         let errno = (result.as_ref().err()).map_or(0, |e| e.raw_os_error().unwrap_or(libc::EIO));
@@ -176,7 +176,7 @@ impl PostBox {
         wake_all(&post.answered);
     }
 
-    /// The owner ends: who asks from now on finds nobody.
+    /// The owner ends: a member that asks from now on finds nobody.
     pub(super) fn wake_owner(&self) {
         wake(&self.posted);
     }

@@ -1,6 +1,6 @@
-//! Which process opened something: [`ProcessMark`]. A forked child inherits the bytes of all that
-//! its parent had, and nothing of it is its own. The pool's memory is not mapped there, the locks
-//! are its parent's, and a mutex may be held by a thread that it does not have.
+//! The mark of the process that opened something: [`ProcessMark`]. A forked child inherits the
+//! bytes of all that its parent had, and nothing of it is its own. The pool's memory is not mapped
+//! there, the locks are its parent's, and a mutex may be held by a thread that it does not have.
 //!
 //! A page that the kernel wipes in a forked child has the process's number: one that no process of
 //! its line had before. So a look is one load, and a child that opens something anew has another
@@ -27,7 +27,7 @@ const PAGE: usize = crate::format::layout::PAGE as usize;
 
 /// Numbers given out so far: inherited, so that a child's is new.
 static GIVEN: AtomicU64 = AtomicU64::new(0);
-/// Where the process's number is; 0 in a child that has none yet.
+/// The place of the process's number; 0 in a child that has none yet.
 static NUMBER: OnceLock<&'static AtomicU64> = OnceLock::new();
 /// It, before Linux 4.14, where no page is wiped.
 static HANDLED: AtomicU64 = AtomicU64::new(0);

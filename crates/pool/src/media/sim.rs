@@ -1,4 +1,4 @@
-//! [`SimMedia`]: memory that remembers what was made durable, for tests of recovery.
+//! [`SimMedia`]: memory that remembers its durable bytes, for tests of recovery.
 //!
 //! Faults that a pool must survive, all of which [`CrashImages`] produces:
 //! * the power fails between any two stores or fences of any thread;
@@ -42,7 +42,7 @@ use std::{
 pub enum SimEvent {
     /// A thread stored bytes (in whole lines).
     Store {
-        /// Who stored.
+        /// The thread that stored.
         thread: ThreadId,
         /// Byte offset in the pool.
         offset: u64,
@@ -51,7 +51,7 @@ pub enum SimEvent {
     },
     /// A thread fenced: its earlier stores are durable.
     Fence {
-        /// Who fenced.
+        /// The thread that fenced.
         thread: ThreadId,
     },
     /// Everything stored before, by whatever thread, is durable.
@@ -75,7 +75,7 @@ struct SimState {
     base: Vec<u8>,
     events: Vec<SimEvent>,
     recording: bool,
-    /// What a disk has, written by whomever; none for persistent memory.
+    /// A disk's contents, written by whomever; none for persistent memory.
     disk: Option<SimDisk>,
 }
 
@@ -148,7 +148,7 @@ impl SimMedia {
         }
     }
 
-    /// Whether the disk was told to fail, and has.
+    /// True if the disk was told to fail, and has.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         let state = self.state.lock();
@@ -176,7 +176,7 @@ impl SimMedia {
         self.state.lock().recording = false;
     }
 
-    /// Forgets all events: what is there now is the base of those to come, as if all of it were
+    /// Forgets all events: the present contents are the base of those to come, as if all of it were
     /// durable.
     #[cfg(test)]
     pub(crate) fn record_anew(&self) {
@@ -202,7 +202,8 @@ impl SimMedia {
         }
     }
 
-    /// The present contents of the memory, or the disk: what is there if only the process dies.
+    /// The present contents of the memory, or the disk: those that are there if only the process
+    /// dies.
     #[must_use]
     pub fn image(&self) -> Vec<u8> {
         if let Some(disk) = &self.state.lock().disk {

@@ -72,7 +72,7 @@ impl Media for SyncedFile {
         if unsafe { libc::fdatasync(fd) } < 0 {
             let error = io::Error::last_os_error();
             complain(&format!(
-                "syncing {}: {error}. Nothing more can be made durable there, so this process ends. What was synced before is in it: look at its disk, or copy it to another, \
+                "syncing {}: {error}. Nothing more can be made durable there, so this process ends. Earlier syncs are in it: look at its disk, or copy it to another, \
                  and start again",
                 self.inner.describe()
             ));

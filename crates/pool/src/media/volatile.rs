@@ -1,4 +1,4 @@
-//! File systems that have no disk: what is in them is gone after a reboot.
+//! File systems that have no disk: their files are gone after a reboot.
 
 use rustix::fs::StatFs;
 

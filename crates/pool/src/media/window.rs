@@ -32,7 +32,7 @@ pub(crate) struct SegmentWindow {
     media: Arc<dyn Media>,
     /// The lock of the lane that has the segment.
     _lock: Arc<LockGuard>,
-    /// Where the segment lies in the pool.
+    /// The segment's offset in the pool.
     offset: u64,
     bytes: u64,
     /// First log address it holds, or [`CLOSED`].
@@ -61,7 +61,7 @@ impl SegmentWindow {
         }
     }
 
-    /// Where the segment lies in the pool.
+    /// The segment's place in the pool.
     pub(crate) fn offset(&self) -> u64 {
         self.offset
     }
@@ -162,7 +162,7 @@ impl SegmentWindow {
     }
 }
 
-/// Where something is about to be written, by the only one who may: it cannot be published
+/// A place for bytes about to be written, by the only one who may: it cannot be published
 /// meanwhile. The mark is looked at once, since another processor writes it all the time.
 pub(crate) struct WindowPlace<'a> {
     media: &'a dyn Media,
@@ -171,13 +171,13 @@ pub(crate) struct WindowPlace<'a> {
 }
 
 impl WindowPlace<'_> {
-    /// Bytes between the place and what was published when it was made.
+    /// Bytes between the place and the end of published records when it was made.
     #[inline]
     pub(crate) fn behind(&self) -> u64 {
         self.behind
     }
 
-    /// Where it lies in the pool.
+    /// Its offset in the pool.
     #[inline]
     pub(crate) fn offset(&self) -> u64 {
         self.offset
@@ -198,7 +198,7 @@ pub(crate) struct WindowPin {
 }
 
 impl WindowPin {
-    /// Where the bytes lie in the pool.
+    /// The bytes' offset in the pool.
     pub(crate) fn offset(&self) -> u64 {
         self.offset
     }

@@ -29,7 +29,7 @@ impl Folds {
     pub(super) unsafe fn copy(self, _: *mut u8, _: *const u8, _: usize, _: &mut Checksum) {}
 }
 
-/// How bytes are stored: copied, then cleaned line by line.
+/// Storing of bytes: copied, then cleaned line by line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stores(Flushes);
 
@@ -61,7 +61,7 @@ impl Stores {
     }
 }
 
-/// How a line is written back.
+/// The instruction that writes a line back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flushes {
     /// To the point of persistence (ARMv8.2 DPB).

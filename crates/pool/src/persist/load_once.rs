@@ -41,7 +41,7 @@ impl CopyBuffer {
         }
     }
 
-    /// Takes as many bytes from the front of `from` as there is room for; what is left of it.
+    /// Takes as many bytes from the front of `from` as there is room for; gives the rest.
     #[inline]
     pub(super) fn take<'a>(&mut self, from: &'a [u8]) -> &'a [u8] {
         let (now, later) = from.split_at(from.len().min(self.room - self.filled));

@@ -109,8 +109,8 @@ impl Persist {
     }
 
     /// Copies as [`stream`](Self::stream) does, memory that another thread may be changing: each
-    /// byte is loaded once, and `sum` is continued over what was stored (without the zeros behind
-    /// it).
+    /// byte is loaded once, and `sum` is continued over the stored bytes (without the zeros behind
+    /// them).
     ///
     /// # Safety
     /// As [`stream`](Self::stream).

@@ -1,4 +1,4 @@
-//! How an owner gets its lane. docs/pool-format.md, "Claiming, giving back".
+//! Claims an owner's lane. docs/pool-format.md, "Claiming, giving back".
 //!
 //! 1. Under the pool lock, *find* the owner's lane and take its lock; or, if it has none, *make*
 //!    one of a free lane and free segments.
@@ -28,7 +28,7 @@ use crate::{
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// How a lane is claimed, see [`Pool::claim`].
+/// Options of a claim, see [`Pool::claim`].
 #[derive(Clone, Debug)]
 pub struct ClaimOptions {
     pub(crate) segments: u16,

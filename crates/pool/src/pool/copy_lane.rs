@@ -1,5 +1,5 @@
-//! A copy of a lane's log, for a process that reads beside the lane's owner, or beside what a
-//! killed one left.
+//! A copy of a lane's log, for a process that reads beside the lane's owner, or beside the records
+//! that a killed one left.
 //!
 //! 1. Read the lane's entry.
 //! 2. Copy its segments. The owner may append meanwhile: a record that it has not published yet is
@@ -34,9 +34,9 @@ use std::{
 };
 use uuid::Uuid;
 
-/// How often it is tried while the owner writes, or is another one.
+/// Tries while the owner writes, or is another one.
 const TRIES: u32 = 100;
-/// How often, one time after the other, tables may be found damaged that are written just now.
+/// Times, one after the other, that tables may be found damaged that are written just now.
 const DAMAGED_TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -47,11 +47,11 @@ struct CopiedSegment {
     bytes: Vec<u8>,
 }
 
-/// What a pool had of a lane's log at one moment.
+/// A copy of a lane's log in a pool at one moment.
 pub struct LaneCopy {
     state: LaneState,
     end: Lsn,
-    /// Where its next record, or segment, would be.
+    /// The place of its next record, or segment.
     next: Lsn,
     /// That of its last record.
     last_epoch: u32,
@@ -100,8 +100,8 @@ impl LaneCopy {
 }
 
 impl LaneCopy {
-    /// Where the log goes on although it ends there, and a valid record that proves it: in the last
-    /// segment, or in those `beside` the log.
+    /// The address from which the log goes on although it ends there, and a valid record that
+    /// proves it: in the last segment, or in those `beside` the log.
     fn lost(&self, beside: &[CopiedSegment], owner: Uuid) -> Option<(Lsn, Lsn)> {
         let last = self.segments.last();
         let proof = (last.into_iter().chain(beside))
@@ -111,8 +111,8 @@ impl LaneCopy {
 }
 
 impl Pool {
-    /// What the pool has of the log of `owner`, whoever has the lane: as durable at this moment as
-    /// the pool is. `None` if it has no lane.
+    /// A copy of the log of `owner`, whoever has the lane: as durable at this moment as the pool
+    /// is. `None` if it has no lane.
     ///
     /// The pool must not be one in which this process has claimed a lane, but one that it has
     /// opened for this.
@@ -222,7 +222,7 @@ impl Pool {
     }
 }
 
-/// What was found of an owner's lane.
+/// An owner's lane, as it was found.
 enum FoundLane {
     Whole(u32, LaneState, Vec<u64>),
     Absent,

@@ -23,7 +23,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What is zeroed at both ends of a device that is given up.
+/// Bytes that are zeroed at both ends of a device that is given up.
 const END: u64 = 1 << 20;
 
 /// Opens the device for a pool of `bytes` bytes; afterwards nothing is known to be on it.
@@ -68,13 +68,13 @@ fn open_exclusively(path: &Path) -> Result<File, PoolError> {
     })
 }
 
-/// What was found, with what the kernel and a pool's superblock know of it.
+/// The signatures found, with the kernel's and a pool's superblock's knowledge of them.
 fn describe(file: &File, found: &[FoundSignature]) -> String {
     let mut words = disk_signatures::words(found);
     let mut start = vec![0; 2 * PAGE as usize];
     let read = file.read_exact_at(&mut start, 0);
     if let (Ok(()), Some(pool)) = (read, Superblock::on_disk(&start)) {
-        let shows = "forebay pool status shows who has records in it";
+        let shows = "forebay pool status shows the owners of its records";
         words.push_str(&format!(", uuid {}; {shows}", pool.uuid));
     }
     let parts = file
@@ -117,7 +117,7 @@ fn give_up(file: &File, size: u64, found: &[FoundSignature]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Who uses the block device of this number, or a part of it, in words.
+/// The users of the block device of this number, or of a part of it, in words.
 fn users(number: u64) -> Vec<String> {
     let whole = sysfs::of_block_device(number).into_iter();
     let all: Vec<PathBuf> = whole.chain(partitions(number)).collect();
@@ -169,8 +169,7 @@ fn name_of(about: &Path) -> String {
         .into_owned()
 }
 
-/// Where the device with this number, as in `8:1`, is mounted. mountinfo: id parent MAJ:MIN root
-/// mount-point …
+/// Mount points of the device with this number, as in `8:1`.
 fn mount_points(number: &str) -> Vec<String> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let lines = mounts.lines().map(|line| line.split(' ').skip(2));

@@ -1,4 +1,4 @@
-//! The table of lanes as the pool looks at it: who has which lane, and which are free.
+//! The table of lanes as the pool looks at it: the owners of lanes, and the free ones.
 //! docs/pool-format.md, "Lane table".
 //!
 //! What only looks takes no lock and changes nothing. A lane whose entry is damaged could be any

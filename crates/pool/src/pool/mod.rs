@@ -45,7 +45,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// The same pool, each access to its medium by way of what `layer` makes of that: for
+    /// The same pool, each access to its medium by way of the layer that `layer` makes: for
     /// measurements.
     #[doc(hidden)]
     #[must_use]
@@ -75,7 +75,7 @@ impl Pool {
         self.core.superblock.geometry
     }
 
-    /// When it was made, seconds since 1970.
+    /// Time at which it was made, seconds since 1970.
     #[must_use]
     pub fn created_s(&self) -> u64 {
         self.core.superblock.created_s
@@ -99,7 +99,7 @@ impl Pool {
         self.core.access == PoolAccess::Read
     }
 
-    /// What the pool's contents live through.
+    /// The losses that the pool's contents survive.
     #[must_use]
     pub fn durability(&self) -> PoolPersistence {
         self.core.media.durability()
@@ -112,20 +112,20 @@ impl Pool {
         self.core.media.descriptor()
     }
 
-    /// The memory in which the processes that have a pool on a disk find what is not committed:
-    /// what [`open_shared`](PoolOptions::open_shared) takes.
+    /// The memory in which the processes that have a pool on a disk find bytes that are not
+    /// committed: [`open_shared`](PoolOptions::open_shared) takes it.
     #[must_use]
     pub fn shared_memory(&self) -> Option<BorrowedFd<'_>> {
         self.core.media.shared_memory()
     }
 
-    /// True if what is in it does not lie where its file does, but on legs.
+    /// True if its bytes do not lie in its file, but on legs.
     #[must_use]
     pub fn is_elsewhere(&self) -> bool {
         self.core.media.is_elsewhere()
     }
 
-    /// Its [open file](Self::descriptor), if what is in it [is elsewhere](Self::is_elsewhere).
+    /// Its [open file](Self::descriptor), if its bytes are [elsewhere](Self::is_elsewhere).
     #[must_use]
     pub fn file_elsewhere(&self) -> Option<BorrowedFd<'_>> {
         self.core.file_elsewhere()
@@ -151,7 +151,7 @@ impl Pool {
             .map_err(|e| PoolError::io(&self.core.path, "giving up its legs", e))
     }
 
-    /// In words, if fewer copies are kept of what is committed than there are to be.
+    /// In words, if fewer copies are kept of committed records than there are to be.
     #[must_use]
     pub fn degradation(&self) -> Option<String> {
         self.core.media.degradation()
@@ -181,7 +181,7 @@ impl Pool {
         }
     }
 
-    /// True if what is appended is durable only once it was committed
+    /// True if a record is durable only once it was committed
     /// ([`Lane::commit`](crate::Lane::commit), [`Member::commit`](crate::Member::commit)).
     #[must_use]
     pub fn needs_commit(&self) -> bool {

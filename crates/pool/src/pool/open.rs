@@ -1,4 +1,4 @@
-//! Opening a pool, and what is checked before it is believed. docs/pool-format.md, "Superblock".
+//! Opening a pool, and the checks before it is believed. docs/pool-format.md, "Superblock".
 //!
 //! 1. *Map* the medium: a disk, if the superblock says so; persistent memory, or an emulation of it
 //!    if the file system has none.
@@ -242,7 +242,7 @@ fn open_media(path: &Path, media: Arc<dyn Media>, access: PoolAccess) -> Result<
     Ok(Pool { core, damage })
 }
 
-/// What the file says, if it is that of a pool on legs.
+/// The contents of the file, if it is that of a pool on legs.
 fn legs_file(path: &Path, file: &fs::File) -> Result<Option<LegsFile>, PoolError> {
     let looking = |e| PoolError::io(path, "looking at the pool", e);
     let found = rustix::fs::fstat(file).map_err(|e| looking(e.into()))?;

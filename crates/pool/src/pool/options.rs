@@ -1,8 +1,8 @@
-//! How a pool is made or opened: [`PoolOptions`], whose last call is one of `create` and `open`.
+//! Options to make or open a pool: [`PoolOptions`], whose last call is one of `create` and `open`.
 
 use std::path::Path;
 
-/// How a pool is made or opened.
+/// Options to make or open a pool.
 ///
 /// The sizes are those of a pool that is made; one that is opened has its own. Making is
 /// [`create`](Self::create), opening [`open`](Self::open); [`create_on`](Self::create_on) and
@@ -89,8 +89,8 @@ impl PoolOptions {
         self
     }
 
-    /// Make the pool on an ordinary disk, in a file: what is committed
-    /// ([`Lane::commit`](crate::Lane::commit)) survives a power cut. On a block device a pool is
+    /// Make the pool on an ordinary disk, in a file: committed records
+    /// ([`Lane::commit`](crate::Lane::commit)) survive a power cut. On a block device a pool is
     /// always one, and one that was made so is opened without this. Default: no.
     #[must_use]
     pub const fn on_disk(mut self, disk: bool) -> Self {
@@ -99,9 +99,9 @@ impl PoolOptions {
     }
 
     /// Make the pool in other machines' memory: on these NBD exports (`nbd://HOST:PORT/EXPORT`, or
-    /// with TLS `nbds://HOST:PORT/EXPORT?tls-certificates=DIR`), in all of which is what is
-    /// committed; beside them, on a disk of this machine (the whole path of a file to be made, or
-    /// of a block device). The pool's file says which they are. Default: none.
+    /// with TLS `nbds://HOST:PORT/EXPORT?tls-certificates=DIR`), all of which have the committed
+    /// records; beside them, on a disk of this machine (the whole path of a file to be made, or of
+    /// a block device). The pool's file says which they are. Default: none.
     #[must_use]
     pub fn legs(mut self, legs: Vec<String>) -> Self {
         self.legs = legs;
@@ -131,8 +131,8 @@ impl PoolOptions {
         self
     }
 
-    /// Open the pool although these legs do not answer, which may have newer records: what only
-    /// they had is lost. Default: none.
+    /// Open the pool although these legs do not answer, which may have newer records: records that
+    /// only they had are lost. Default: none.
     #[must_use]
     pub fn lost_legs(mut self, legs: Vec<String>) -> Self {
         self.lost_legs = legs;

@@ -1,4 +1,4 @@
-//! The map of segments: which lane has which, and segments changing hands. docs/pool-format.md,
+//! The map of segments: the lane of each, and segments changing hands. docs/pool-format.md,
 //! "Segment map".
 //!
 //! A segment that changes hands is made zero before the map names its new lane: nothing that was in
@@ -38,7 +38,7 @@ impl Pool {
         Ok(segments)
     }
 
-    /// Whose each segment is. What a free lane has by the map is free: its owner left, or died
+    /// The owner of each segment. What a free lane has by the map is free: its owner left, or died
     /// while taking it.
     pub(super) fn segment_owners(
         &self,
@@ -97,7 +97,7 @@ impl Pool {
             .zero(geometry.segment(segment), geometry.segment_bytes)
     }
 
-    /// Gets what is durable of a segment into memory.
+    /// Gets the durable bytes of a segment into memory.
     pub(crate) fn load_segment(&self, segment: u64) -> Result<(), PoolError> {
         let geometry = self.core.superblock.geometry;
         let at = geometry.segment(segment);

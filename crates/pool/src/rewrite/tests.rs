@@ -68,8 +68,8 @@ fn fails(log: &File) -> (u64, u64) {
     }
 }
 
-/// What is written again `by`, after a sync of it failed, is on the disk when that has succeeded:
-/// how many records are not.
+/// Bytes written again `by`, after a sync of them failed, are on the disk when that has succeeded:
+/// the number of records that are not.
 fn lost(
     make: &[&str],
     options: Option<&'static str>,

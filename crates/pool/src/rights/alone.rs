@@ -1,4 +1,4 @@
-//! Tests of what root does for other users: in a process with one thread, as a command has.
+//! Tests of root's work for other users: in a process with one thread, as a command has.
 
 use super::wait_for;
 use rustix::process::WaitStatus;

@@ -1,4 +1,4 @@
-//! Whose file it is says as whom is acted, and a child that acts is that user and nothing else.
+//! A file's owner decides the user that acts, and a child that acts is that user and nothing else.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
@@ -15,7 +15,7 @@ fn acting(owner: u32, mode: u32, user: u32) -> Result<u32, DistrustReason> {
     acting_user(&stat, user)
 }
 
-/// What a process says of itself in this line of its status.
+/// A process's own words in this line of its status.
 fn status(line: &str) -> String {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let found = status.lines().find_map(|found| found.strip_prefix(line));

@@ -1,5 +1,5 @@
-//! How an owner gets a shared lane: a lane of the pool, the memory that its members share, and the
-//! first two segments.
+//! Claims a shared lane: a lane of the pool, the memory that its members share, and the first two
+//! segments.
 
 use super::{
     control::SharedControl,

@@ -1,5 +1,4 @@
-//! Commits of a shared lane: what they have in common with those of any lane is in
-//! [`commit`](crate::commit).
+//! Commits of a shared lane; those of any lane share [`commit`](crate::commit).
 //!
 //! A member commits for all (threads, processes, files). While the owner releases segments it keeps
 //! members from committing: what is being written is never another segment by then. When a member
@@ -19,7 +18,7 @@ use crate::{
 };
 use std::{hint, io, time::Duration};
 
-/// How long the owner waits for a commit of a member.
+/// The owner's wait for a commit of a member.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Turns of the busy wait for records before the end to be published.
 const SPINS: u32 = 1000;
@@ -68,7 +67,7 @@ impl Member {
         self.commits().reach(lsn)
     }
 
-    /// True if fewer copies are kept of what is committed than there are to be: a sync is to be a
+    /// True if fewer copies are kept of committed records than there are to be: a sync is to be a
     /// real one, too.
     #[must_use]
     pub fn is_degraded(&self) -> bool {
@@ -80,7 +79,7 @@ impl Member {
         &self.state.commits
     }
 
-    /// By what number it commits: not 0.
+    /// The number that it commits by: not 0.
     fn committer(&self) -> u32 {
         committer(self.number())
     }
@@ -205,7 +204,7 @@ impl SharedLane {
         commits.between(self.us.committer(), PATIENCE, check, work);
     }
 
-    /// What is below `head` is released, and committed or not needed any more.
+    /// Notes that all below `head` is released, and committed or not needed any more.
     pub(super) fn committed_to(&self, head: Lsn) {
         self.us.commits().move_to(head);
     }
@@ -215,9 +214,9 @@ impl SharedLane {
         self.us.commits().free(committer(member));
     }
 
-    /// Makes what is published until now durable, if that takes a commit and no member is at one:
-    /// all of it, or all but the page in which it ends while members append. It waits for no
-    /// member, which may be stopped.
+    /// Makes all records durable that are published until now, if that takes a commit and no member
+    /// is at one: all of them, or all but the page in which they end while members append. It waits
+    /// for no member, which may be stopped.
     ///
     /// # Errors
     /// [`AppendError::Closed`].
@@ -234,7 +233,7 @@ impl SharedLane {
     }
 }
 
-/// By what number a member commits: not 0.
+/// The number that a member commits by: not 0.
 fn committer(member: u32) -> u32 {
     member + 1
 }

@@ -1,5 +1,5 @@
-//! State that the owner's threads share: where the lane's segments are, and which dead members are
-//! still to be cleaned up.
+//! State that the owner's threads share: the places of the lane's segments, and the dead members
+//! that are still to be cleaned up.
 
 use crate::format::{record::Lsn, table::LaneEntry};
 use std::collections::VecDeque;
@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 /// See the module's head.
 pub(super) struct SharedControl {
     pub(super) entry: LaneEntry,
-    /// Where each slot's segment lies in the pool.
+    /// Each slot's segment: its offset in the pool.
     pub(super) offsets: Vec<u64>,
     /// Slots that hold nothing.
     pub(super) free: Vec<usize>,
@@ -16,7 +16,7 @@ pub(super) struct SharedControl {
     /// Slots in use and their starts, in log order, the prepared one included. The one that the
     /// tail points into is always there.
     pub(super) order: VecDeque<(usize, Lsn)>,
-    /// What members read of the prepared segment.
+    /// The prepared segment, as members read it.
     pub(super) next: u64,
     /// Members that are gone.
     pub(super) dead: Vec<u32>,

@@ -1,4 +1,5 @@
-//! Burying a member: what it had reserved when it died becomes void, and everything behind goes on.
+//! Burying a member: records that it had reserved when it died become void, and everything behind
+//! goes on.
 //!
 //! Let `T` be the tail when the owner looks. Every line below `T` was reserved by a writer that had
 //! announced itself before. The owner reads `T` first, then every writer's cell, then the mark. A

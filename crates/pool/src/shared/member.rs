@@ -78,7 +78,7 @@ struct ReservedPlace {
     lsn: Lsn,
 }
 
-/// What became of a try to reserve.
+/// The outcome of a try to reserve.
 enum ReserveOutcome {
     Reserved(ReservedPlace),
     /// Another segment than the wanted one is open, or it has no room.
@@ -154,7 +154,7 @@ impl Member {
         self.core.media.moved(to);
     }
 
-    /// The pool's open file, if what is in the pool does not lie there, but on legs. As of
+    /// The pool's open file, if the pool's bytes do not lie there, but on legs. As of
     /// [`moved`](Self::moved).
     #[must_use]
     pub fn file_elsewhere(&self) -> Option<BorrowedFd<'_>> {

@@ -1,4 +1,4 @@
-//! How a member turns to the next segment, when the open one has no room for its record.
+//! The turn to the next segment: a member takes it when the open one has no room for its record.
 //!
 //! The owner has *prepared* it, once the mark has reached the start of the last one: header, fence,
 //! then its place in the slots, then `next`. The member moves the tail to the prepared segment's

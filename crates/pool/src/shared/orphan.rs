@@ -38,7 +38,7 @@ impl Member {
         }
     }
 
-    /// Whose log it is: the same for no other lane, of whatever pool.
+    /// The owner of the log: the same for no other lane, of whatever pool.
     #[must_use]
     pub fn owner(&self) -> Uuid {
         self.owner

@@ -1,4 +1,4 @@
-//! The owner of a shared lane: it opens segments, and releases what is durable elsewhere.
+//! The owner of a shared lane: it opens segments, and releases those that are durable elsewhere.
 
 use super::{
     control::SharedControl,
@@ -28,7 +28,7 @@ use std::{
 };
 use uuid::Uuid;
 
-/// How long the owner waits for what members do without waiting themselves.
+/// The owner's wait for steps that members take without waiting themselves.
 pub(super) const MOMENT: Duration = Duration::from_millis(5);
 
 /// True once the owner has waited long enough. Where a scheduler decides who goes on it waits no
@@ -57,7 +57,7 @@ pub struct SharedLane {
     /// Dropped when the lane is given back. Otherwise it is left to the pool's open file, which
     /// other processes may have.
     pub(super) lock: Option<LockGuard>,
-    /// Where further segments come from. Its lock is taken before `control`.
+    /// The pool that further segments come from. Its lock is taken before `control`.
     pub(super) pool: Pool,
 }
 
@@ -107,7 +107,7 @@ impl SharedLane {
         self.state().fail(error.raw_os_error().unwrap_or(libc::EIO));
     }
 
-    /// What members join by.
+    /// The descriptor that members join by.
     #[must_use]
     pub fn state_fd(&self) -> BorrowedFd<'_> {
         self.state_fd.as_fd()
@@ -321,7 +321,7 @@ impl SharedLane {
         of_a_member.or_else(|| self.us.core.media.check().err())
     }
 
-    /// Whose log it is: the same for no other lane, of whatever pool.
+    /// The owner of the log: the same for no other lane, of whatever pool.
     #[must_use]
     pub fn owner(&self) -> Uuid {
         self.us.owner

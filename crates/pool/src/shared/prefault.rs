@@ -1,4 +1,4 @@
-//! Which parts of a pool have their pages mapped in this process.
+//! The parts of a pool that have their pages mapped in this process.
 //!
 //! A process maps a pool as a whole, and its pages come when it touches them: a fault for each
 //! costs more than the copy of a small record. So a part is mapped by one system call when the log
@@ -36,7 +36,7 @@ impl PrefaultedParts {
         }
     }
 
-    /// Maps what is not mapped yet of `wanted`, by whole parts.
+    /// Maps the unmapped rest of `wanted`, by whole parts.
     #[inline]
     pub(super) fn get(&self, media: &dyn Media, wanted: Range<u64>) {
         for part in wanted.start / PART..wanted.end.div_ceil(PART) {

@@ -1,5 +1,5 @@
-//! What the processes of a shared lane share: atomics only, no pointers. Who corrupts it harms the
-//! lane that it is a member of; every number read from it is checked before it is used.
+//! Memory that the processes of a shared lane share: atomics only, no pointers. A member that
+//! corrupts it harms its own lane; every number read from it is checked before it is used.
 #![expect(unsafe_code, reason = "says that it consists of atomics")]
 
 use crate::{
@@ -34,7 +34,7 @@ pub(super) struct WriterCell {
     /// Counts uses of the cell; in the low bits the member's number and one of the two phases, or 0
     /// if it is free.
     state: AtomicU64,
-    /// What it has reserved, once it says so.
+    /// The start of its reservation, once it says so.
     from: AtomicU64,
     to: AtomicU64,
 }
@@ -47,7 +47,7 @@ const USE: u64 = 1 << 24;
 
 const _: () = assert!((super::MEMBERS_MAX as u64) << MEMBER_SHIFT <= USE);
 
-/// Where a segment of the lane lies and what it holds.
+/// The place of a segment of the lane, and its log address.
 #[repr(C)]
 struct SegmentSlot {
     /// Log address of its first byte, or [`NONE`].
@@ -77,7 +77,7 @@ pub(super) struct SharedState {
     closed: AtomicU32,
     /// The error that the medium failed with in a member's commit; 0 if it has not.
     failed: AtomicI32,
-    /// Where the next record goes, as in a lane of one process: log address and slot.
+    /// The place of the next record, as in a lane of one process: log address and slot.
     pub(super) tail: OwnLine<AtomicU64>,
     /// Everything below is published: durable without a gap.
     pub(super) mark: OwnLine<AtomicU64>,
@@ -88,8 +88,8 @@ pub(super) struct SharedState {
     pub(super) prepared: AtomicU32,
     /// Counts segments begun and members that are waiting; the owner sleeps on it.
     pub(super) turned: AtomicU32,
-    /// On a medium that needs it: how far it is committed, and by which members, by their numbers
-    /// plus one.
+    /// On a medium that needs it: the committed address, and the members that commit, by their
+    /// numbers plus one.
     pub(super) commits: Commits,
     slots: [SegmentSlot; SEGMENTS_MAX as usize],
     writers: [WriterCell; WRITERS],
@@ -100,7 +100,7 @@ pub(super) struct SharedState {
 unsafe impl Atomics for SharedState {}
 
 impl SharedState {
-    /// What the owner of a new lane says first.
+    /// The first contents of a new lane, by its owner.
     pub(super) fn begin(&self, pool: Uuid, owner: Uuid, epoch: u32, start: Lsn) {
         store_uuid(&self.owner, owner);
         store_uuid(&self.pool, pool);
@@ -178,7 +178,7 @@ impl SharedState {
     /// A cell for an append of `member`; none if all are taken and the lane is closed.
     pub(super) fn announce(&self, member: u32) -> Option<&WriterCell> {
         thread_local! {
-            /// Where this thread looks first.
+            /// The cell at which this thread looks first.
             static HINT: Cell<usize> = const { Cell::new(usize::MAX) };
         }
         static THREADS: AtomicU32 = AtomicU32::new(0);
@@ -229,14 +229,14 @@ impl WriterCell {
         self.state.store(state & !PHASE | CLAIMED, Release);
     }
 
-    /// What it announced is done, or was not.
+    /// Frees the cell: its announced work is done, or was not.
     #[inline]
     pub(super) fn free(&self) {
         let state = self.state.load(Relaxed);
         self.state.store(state & !(USE - 1), Release);
     }
 
-    /// What is to be known of it; the owner alone looks.
+    /// The cell's contents; the owner alone looks.
     pub(super) fn seen(&self) -> SeenCell {
         SeenCell(self.state.load(SeqCst))
     }

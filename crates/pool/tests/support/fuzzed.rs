@@ -1,4 +1,4 @@
-//! What the fuzzers call with arbitrary bytes; also called by an ordinary test, with seeds and
+//! The fuzzers' entry points, for arbitrary bytes; also called by an ordinary test, with seeds and
 //! random bytes.
 
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, reason = "tests")]

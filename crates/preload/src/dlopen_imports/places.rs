@@ -1,5 +1,5 @@
-//! Where the dynamic linker looks for a library: what it says of its caller (`dlinfo`), the run
-//! paths of what is loaded on the way, and its cache.
+//! The dynamic linker's search places for a library: its answer about the caller (`dlinfo`), the
+//! run paths of the libraries that are loaded on the way, and its cache.
 #![expect(unsafe_code, reason = "asks the dynamic linker")]
 
 use super::path_of;
@@ -81,7 +81,7 @@ impl SearchPlaces {
         }
     }
 
-    /// What the library at `path` needs is searched where its file says, too.
+    /// Adds the places that the file of the library at `path` names for its own needs.
     pub(super) fn add(&mut self, object: &SharedLibrary, path: &Path) {
         let own = directory_of(path.to_owned());
         let listed = object.run_paths.iter();
@@ -141,7 +141,7 @@ fn in_cache(name: &[u8]) -> Vec<PathBuf> {
     named.map(path_of).collect()
 }
 
-/// Where the dynamic linker looks for what a library loads; none if it does not say so.
+/// The dynamic linker's directories for a library's own loads; none if it does not name them.
 ///
 /// # Safety
 ///

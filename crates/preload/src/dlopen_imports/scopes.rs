@@ -1,5 +1,5 @@
-//! Whether libraries that are loaded with `RTLD_DEEPBIND` find anything else than without it, apart
-//! from what this library hides.
+//! Compares the names that libraries find with `RTLD_DEEPBIND` and without it, apart from those
+//! that this library hides.
 //!
 //! With the flag they are searched themselves, with what they need, before the program and what was
 //! loaded with it; without it, after these. That is the same for a name that only one of the two
@@ -20,11 +20,11 @@ use std::{
     ffi::{CStr, CString},
 };
 
-/// What each library has of its own, and nobody looks up.
+/// Symbols that each library has of its own, and nobody looks up.
 const OF_EACH: [&[u8]; 5] = [b"_init", b"_fini", b"_edata", b"_end", b"__bss_start"];
 
-/// What `valkeymodule.h` defines in each module, and in a server that has one inside: variables for
-/// functions of the server's, which it sets to the same for all.
+/// Symbols that `valkeymodule.h` defines in each module, and in a server that has one inside:
+/// variables for functions of the server's, which it sets to the same for all.
 const OF_MODULES: [&[u8]; 2] = [b"ValkeyModule_", b"RedisModule_"];
 
 /// True if all `symbols` of libraries that are not loaded yet, and need the `loaded` ones, are

@@ -36,7 +36,8 @@ const SHORT: usize = 900;
 
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
 
-/// What is executed, by whom, and whether a path that is not absolute means the same to the child.
+/// A program that is executed, its caller, and the meaning of a path that is not absolute to the
+/// child.
 pub(super) struct Execution<'a> {
     pub(super) program: &'a ExecutedProgram,
     pub(super) arguments: StringArray,
@@ -44,8 +45,8 @@ pub(super) struct Execution<'a> {
     pub(super) is_in_place: bool,
 }
 
-/// Executes the program so by `real`: what that returned. None if the program is to be executed as
-/// it was to be.
+/// Executes the program so by `real`, and gives its result. None if the program is to be executed
+/// as it was to be.
 pub(super) fn by_agent<T>(
     execution: &Execution<'_>,
     real: impl FnOnce(&ExecutedImage) -> T,
@@ -98,7 +99,7 @@ impl Execution<'_> {
 }
 
 impl ExecutedProgram {
-    /// Where it is, if the path can be handed on. One below a descriptor may be gone by then.
+    /// Its path, if that can be handed on. One below a descriptor may be gone by then.
     fn path(&self) -> Option<PathBuf> {
         match *self {
             Self::Path(path) => text(path).map(PathBuf::from),
@@ -134,7 +135,7 @@ fn is_unlimited() -> bool {
         .all(|resource| getrlimit(resource).current.is_none())
 }
 
-/// How much the arrays take.
+/// The size of the arrays.
 struct EntrySize {
     /// Words and variables, each with a null pointer behind them.
     pointers: usize,

@@ -18,7 +18,7 @@ const SHORT: usize = 400;
 
 const NAME: &[u8] = b"LD_PRELOAD=";
 
-/// Calls `real` with what a program is to be given of this environment.
+/// Calls `real` with the variables that a program is to be given of this environment.
 pub(super) fn fitting<T>(
     program: &ExecutedProgram,
     environment: StringArray,
@@ -41,7 +41,7 @@ pub(super) fn kept(program: &ExecutedProgram, environment: StringArray) -> Optio
     Some(unsafe { wanted.fill_memory(memory, environment) })
 }
 
-/// How much an environment takes, of a program that this library is not for.
+/// The size of an environment, of a program that this library is not for.
 struct EnvironmentSize {
     /// With the null pointer behind them.
     variables: usize,

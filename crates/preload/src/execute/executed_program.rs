@@ -10,12 +10,12 @@ use std::{
     ptr,
 };
 
-/// What is to be executed.
+/// A program that is to be executed.
 pub(super) enum ExecutedProgram {
     Path(*const c_char),
     /// Searched for, if there is no slash in it.
     Named(*const c_char),
-    /// Below a directory; without a path, what is open itself.
+    /// Below a directory; without a path, the open file itself.
     Below(c_int, *const c_char),
     Shell,
     /// Its environment is not known.
@@ -31,7 +31,7 @@ impl ExecutedProgram {
         }
     }
 
-    /// Whether its dynamic linker is one that this library cannot be given to.
+    /// True if its dynamic linker is one that this library cannot be given to.
     pub(super) fn has_other_linker(&self) -> bool {
         let has = |path: &Path| program::has_other_linker(path);
         match *self {
@@ -59,7 +59,7 @@ impl ExecutedProgram {
         }
     }
 
-    /// Whether it is followed. One that is not found is not executed.
+    /// True if it is followed. One that is not found is not executed.
     pub(super) fn is_followed(&self) -> bool {
         let followed =
             |path: Option<&OsStr>| path.is_none_or(|path| program::is_followed(Path::new(path)));
@@ -92,7 +92,7 @@ pub(super) fn text<'a>(of: *const c_char) -> Option<&'a OsStr> {
     (!of.is_null()).then(|| OsStr::from_bytes(unsafe { CStr::from_ptr(of) }.to_bytes()))
 }
 
-/// Whether every program of this name that may be meant is followed.
+/// True if every program of this name that may be meant is followed.
 fn searched(name: &OsStr) -> bool {
     in_search_path(name).all(|path| program::is_followed(&path))
 }

@@ -1,4 +1,4 @@
-//! What is the whole process's: its handlers of signals, its place in the background, its user.
+//! State of the whole process: its handlers of signals, its place in the background, its user.
 
 use crate::world::{World, call};
 use libc::{c_int, c_void};

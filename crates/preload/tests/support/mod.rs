@@ -1,4 +1,4 @@
-//! What the tests share: where the library is, and what it exports.
+//! Shared by the tests: the library's path, and its exports.
 #![allow(dead_code, reason = "each test uses a part of it")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 

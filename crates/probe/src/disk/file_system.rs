@@ -1,4 +1,4 @@
-//! What holds a directory: its file system, and the device of that.
+//! The file system that holds a directory, and its device.
 
 use rustix::fs::{Access, major, minor, stat};
 use serde::Serialize;
@@ -12,9 +12,9 @@ use std::{
 pub struct FileSystem {
     /// Its type, as in `ext4`.
     pub kind: String,
-    /// Where it is mounted.
+    /// Its mount point.
     pub mount_point: String,
-    /// What is mounted, as in `/dev/sda1`.
+    /// The mounted device or file system, as in `/dev/sda1`.
     pub source: String,
     /// Its options, comma-separated.
     pub options: String,

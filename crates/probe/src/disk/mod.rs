@@ -1,4 +1,4 @@
-//! The device under a directory: what it is, and how fast, measured.
+//! The device under a directory: its kind, and its speed, measured.
 
 mod file_system;
 pub mod pages;
@@ -20,7 +20,7 @@ use std::{
 #[derive(Debug, thiserror::Error)]
 #[error("{doing} {}: {source}", path.display())]
 pub struct ProbeError {
-    /// What was being done, as a verb.
+    /// The step that failed, as a verb.
     doing: &'static str,
     /// To which file.
     path: PathBuf,
@@ -40,7 +40,7 @@ impl ProbeError {
     }
 }
 
-/// What a device does at best.
+/// A device's best times.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Speed {
     /// Sequential writes of 1 MiB with a final sync, MB/s (10^6 bytes).
@@ -58,7 +58,7 @@ pub struct Speed {
     pub file_system: Option<String>,
 }
 
-/// How much is written to find out.
+/// The bytes that a measurement writes.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
     /// Bytes of one sequential run.

@@ -1,5 +1,5 @@
-//! Pages that are written one after the other, each durable before the next: what a log's sync
-//! costs, and what a pool's commit costs at least.
+//! Pages that are written one after the other, each durable before the next: the cost of a log's
+//! sync, and the least cost of a pool's commit.
 
 use rustix::{
     fs::{Mode, OFlags},
@@ -18,7 +18,7 @@ const BYTES: u64 = 1 << 20;
 #[repr(C, align(4096))]
 struct Page([u8; 4096]);
 
-/// How a page becomes durable.
+/// The call that makes a page durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageDurability {
     /// Written behind the last one, and the file synced, as a log grows.

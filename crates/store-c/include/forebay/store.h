@@ -51,12 +51,12 @@
 typedef struct forebay_iterator_t forebay_iterator_t;
 
 /**
- * How a store is opened.
+ * Options to open a store.
  */
 typedef struct forebay_options_t forebay_options_t;
 
 /**
- * How something is read.
+ * Options of a read.
  */
 typedef struct forebay_readoptions_t forebay_readoptions_t;
 
@@ -76,12 +76,12 @@ typedef struct forebay_t forebay_t;
 typedef struct forebay_writebatch_t forebay_writebatch_t;
 
 /**
- * How something is written.
+ * Options of a write.
  */
 typedef struct forebay_writeoptions_t forebay_writeoptions_t;
 
 /**
- * What a batch calls for a put that it has.
+ * Called by a batch for each put that it has.
  */
 typedef void (*forebay_put_fn)(void *state,
                                const char *key,
@@ -250,8 +250,8 @@ void forebay_options_set_error_if_exists(forebay_options_t *options, uint8_t err
 void forebay_options_set_pool(forebay_options_t *options, const char *pool, char **errptr);
 
 /**
- * What kind of pool is made, and how large: FOREBAY_POOL_DISK and 67108864 (64 MiB) by default.
- * One that exists is opened as it is.
+ * Sets the kind of pool that is made, and its size: FOREBAY_POOL_DISK and 67108864 (64 MiB) by
+ * default. One that exists is opened as it is.
  */
 void forebay_options_set_pool_kind(forebay_options_t *options,
                                    int kind,
@@ -259,9 +259,9 @@ void forebay_options_set_pool_kind(forebay_options_t *options,
                                    char **errptr);
 
 /**
- * When a write is durable: "double" (the default: in two segments of the pool), "single",
- * "buffers=N" (in N segments, 1 to 64), "fsync" (without a pool: a write costs an fsync), "nosync"
- * (without a pool: a power cut loses what the kernel had not written).
+ * Sets the moment at which a write is durable: "double" (the default: in two segments of the
+ * pool), "single", "buffers=N" (in N segments, 1 to 64), "fsync" (without a pool: a write costs an
+ * fsync), "nosync" (without a pool: a power cut loses writes that the kernel had not written).
  */
 void forebay_options_set_durability(forebay_options_t *options,
                                     const char *durability,
@@ -283,7 +283,7 @@ void forebay_options_set_write_buffer_size(forebay_options_t *options, size_t by
 void forebay_options_set_max_open_files(forebay_options_t *options, int files);
 
 /**
- * How reads are done by default: of the store as it is.
+ * Options of reads by default: of the store as it is.
  */
 forebay_readoptions_t *forebay_readoptions_create(void);
 
@@ -300,7 +300,7 @@ void forebay_readoptions_set_snapshot(forebay_readoptions_t *options,
                                       const forebay_snapshot_t *snapshot);
 
 /**
- * How writes are done by default: synced.
+ * Options of writes by default: synced.
  */
 forebay_writeoptions_t *forebay_writeoptions_create(void);
 
@@ -388,7 +388,7 @@ const forebay_snapshot_t *forebay_create_snapshot(forebay_t *db, char **errptr);
 void forebay_release_snapshot(forebay_t *_db, const forebay_snapshot_t *snapshot);
 
 /**
- * What the store says of itself: "forebay.stats", as JSON (docs.rs, forebay_store::Stats);
+ * A property of the store: "forebay.stats", as JSON (docs.rs, forebay_store::Stats);
  * "forebay.trouble", in words, empty if there is none. NULL for any other name.
  */
 char *forebay_property_value(forebay_t *db, const char *propname);

@@ -1,5 +1,5 @@
-//! [`Compressor`]: what an option comes to for the values that are written under it: whether one is
-//! tried at all, and what was gained.
+//! [`Compressor`]: the effect of an option on values written under it: the choice to try
+//! compression at all, and the gain.
 
 use super::{
     Compression,
@@ -141,7 +141,7 @@ impl Compressor {
         })
     }
 
-    /// What was gained so far.
+    /// The gain so far.
     pub(crate) fn stats(&self) -> CompressionStats {
         let sum = |of: fn(&CompressionCounts) -> &AtomicU64| {
             self.counts.iter().map(|part| of(part).load(Relaxed)).sum()

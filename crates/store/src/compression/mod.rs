@@ -1,5 +1,5 @@
-//! Compression of values: what an option says ([`Compression`]), what comes of it for a value that
-//! is written ([`Compressor`]), and the bytes that are stored (`packed`).
+//! Compression of values: the option ([`Compression`]), its effect on a value that is written
+//! ([`Compressor`]), and the bytes that are stored (`packed`).
 //!
 //! Each stored value says by itself whether and how it is compressed, so values are read whatever
 //! the options are. What does not become smaller by an eighth is stored as it is.
@@ -20,7 +20,7 @@ const LEVELS: std::ops::RangeInclusive<i32> = -7..=22;
 /// The one that stands where none is said.
 const LEVEL: i32 = 3;
 
-/// How values are compressed before they are stored.
+/// The compression of values before they are stored.
 ///
 /// It is about what is written: values that are there already are read whichever they were written
 /// with, and stay as they are, also when the collector copies them. Values below 64 bytes, and
@@ -95,7 +95,7 @@ impl Compression {
         *self == Self::None
     }
 
-    /// What is wrong with it in this program, if anything.
+    /// The objection to it in this program, if any.
     pub(crate) fn objection(self) -> Option<String> {
         match self {
             Self::Lz4 if !cfg!(feature = "lz4") => Some(not_built_in("lz4")),

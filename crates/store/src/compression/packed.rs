@@ -32,7 +32,7 @@ enum FrameAlgorithm {
     Zstd,
 }
 
-/// Why bytes are not a value that can be decompressed.
+/// The reason that bytes are not a value that can be decompressed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NotUnpacked {
     /// They end before the frame.
@@ -154,7 +154,7 @@ pub(super) fn pack(
     Some(HEADER + frame)
 }
 
-/// How long the value is by its header, if that is there.
+/// The value's length by its header, if that is there.
 pub(crate) fn raw_length(body: &[u8]) -> Option<u32> {
     Some(u32::from_le_bytes(*body.first_chunk()?))
 }

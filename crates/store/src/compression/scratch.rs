@@ -1,5 +1,5 @@
-//! What a thread keeps for compressing: room for what comes out, and the algorithms' own tables. So
-//! a put allocates nothing, but for its first ones and for values beyond [`KEPT_MAX`].
+//! A thread's buffers for compressing: room for the output, and the algorithms' own tables. So a
+//! put allocates nothing, but for its first ones and for values beyond [`KEPT_MAX`].
 
 use super::Compression;
 use std::{
@@ -12,7 +12,7 @@ const KEPT_MAX: usize = 2 << 20;
 
 /// One thread's.
 pub(super) struct CompressionScratch {
-    /// What was compressed.
+    /// The compressed bytes.
     pub(super) packed: Vec<u8>,
     /// A copy of what is to be decompressed.
     pub(super) stored: Vec<u8>,

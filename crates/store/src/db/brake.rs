@@ -55,7 +55,7 @@ const ALONE_AFTER: u32 = 256;
 const RUNS_FREE: u64 = 16;
 const RUNS_PER_CHUNK: f64 = 8.0;
 
-/// What the threads behind tell writers.
+/// The messages of the threads behind to writers.
 #[derive(Default)]
 pub(super) struct Brake {
     /// Writers have to look at the load.
@@ -92,7 +92,7 @@ impl SleepDebt {
 }
 
 impl Brake {
-    /// How writers waited for the index, and for the drain.
+    /// Waits of writers for the index, and for the drain.
     pub(super) fn waits(&self) -> (WaitStats, WaitStats) {
         (self.waits.read().into(), self.drain_waits.read().into())
     }

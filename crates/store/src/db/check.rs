@@ -1,4 +1,4 @@
-//! Whether the parts of a store belong together, before an opening changes anything.
+//! Checks that the parts of a store belong together, before an opening changes anything.
 //! docs/store-format.md, "What belongs together".
 //!
 //! A directory that was copied or restored in parts, or together with a pool of another moment, has
@@ -26,23 +26,23 @@ use crate::{
 use forebay_pool::{Lsn, Recovered, format::record::KIND_SEAL, format::segment::next_start};
 use std::path::Path;
 
-/// What an opening has found, as far as it can without changing anything.
+/// The parts that an opening has found, as far as it can without changing anything.
 pub(super) struct StoreParts<'a> {
     pub(super) log: &'a ValueLog,
     pub(super) unnamed: &'a [UnlistedFiles],
     pub(super) state: &'a ManifestState,
     /// Log address below which the index says that it is complete.
     pub(super) watermark: Lsn,
-    /// What the pool has of this store.
+    /// The pool's records of this store.
     pub(super) lane: Option<&'a Recovered>,
 }
 
 /// Two parts that are not of one moment.
 #[derive(Debug)]
 pub(super) struct Contradiction {
-    /// What was found.
+    /// The finding.
     pub(super) found: String,
-    /// What is lost if the store is opened all the same.
+    /// The loss if the store is opened all the same.
     pub(super) gives_up: String,
     /// The files hold more than the pool's lane: what that holds is not to be written over them.
     pub(super) lane_is_stale: bool,

@@ -1,4 +1,4 @@
-//! Compaction on request: what is dead is given back now, and not when there is enough of it.
+//! Compaction on request: dead entries are given back now, and not when there are enough of them.
 //!
 //! 1. Everything in memory goes into the index, and the log into the files.
 //! 2. All runs of the index are merged into one, step by step: what is replaced, deleted, or hidden

@@ -1,5 +1,5 @@
-//! Where scans of a range may begin in what is older than the active chunk, because all that is
-//! before is deleted: [`DeadStarts`].
+//! Starts of ranges in which all that is older than the active chunk is deleted, so that scans may
+//! begin behind them: [`DeadStarts`].
 //!
 //! A queue is scanned from its start for every pop. What was popped is still in the frozen chunks
 //! and in the tables, hidden by deletes in newer ones, until an ingestion and a merge. A key there
@@ -44,8 +44,8 @@ pub(super) enum FirstKey {
 }
 
 impl DeadStarts {
-    /// Where a scan of `range`, which sees what is below `limit`, begins in what is older than the
-    /// chunk from `active` on; `None` if nothing is known.
+    /// The first key for a scan of `range`, which sees records below `limit`, in the sources older
+    /// than the chunk from `active` on; `None` if nothing is known.
     pub(super) fn find(&self, range: &ScanRange, limit: Lsn, active: Lsn) -> Option<FirstKey> {
         let known = self.0.lock();
         let mut starts = known.starts.iter();

@@ -1,5 +1,5 @@
-//! A full disk: puts are refused while what is kept in [reserve](crate::log) is used by deletes and
-//! by the collector.
+//! A full disk: puts are refused while deletes and the collector use the room kept in
+//! [reserve](crate::log).
 
 use super::StoreCore;
 use crate::error::StoreError;
@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Why a put is refused while deletes are taken.
+/// The reason that a put is refused while deletes are taken.
 pub(super) const FULL: &str =
     "no space left on the disk, but for deletes and for the collection of garbage";
 
@@ -114,7 +114,7 @@ impl StoreCore {
         }
     }
 
-    /// What is missing on a full disk, and how room comes.
+    /// The need of a full disk, and the remedy.
     pub(super) fn why_full(&self) -> String {
         let missing = self.log.missing_bytes();
         let gc = match self.options.gc {
@@ -163,8 +163,8 @@ impl StoreCore {
         }
     }
 
-    /// Why the last write that had no room was refused, unless there is room for it by now: as much
-    /// was logged since, or the file system says so.
+    /// The reason that the last write without room was refused, unless there is room for it by now:
+    /// as much was logged since, or the file system says so.
     pub(super) fn refused(&self) -> Option<String> {
         let mut refused = self.refused.lock();
         let it = refused.as_ref()?;

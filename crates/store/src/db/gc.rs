@@ -123,7 +123,7 @@ impl Collector {
         self.aside.said()
     }
 
-    /// Why nothing can be collected, if so.
+    /// The reason that nothing can be collected, if so.
     pub(super) fn trouble(&self) -> Option<String> {
         self.trouble.lock().clone()
     }
@@ -141,7 +141,7 @@ impl Collector {
         self.files_removed.load(Relaxed)
     }
 
-    /// How writers waited.
+    /// Waits of writers.
     pub(super) fn waits(&self) -> WaitStats {
         self.pace.waits()
     }
@@ -201,7 +201,8 @@ impl Store {
 }
 
 impl StoreCore {
-    /// What the writer of the record of `bytes` at `lsn` owes the collector, and the drain.
+    /// Pays the debt of the writer of the record of `bytes` at `lsn` to the collector, and the
+    /// drain.
     #[inline]
     pub(super) fn keep_pace(&self, lsn: Lsn, bytes: usize) {
         if self.collector.pace.concerns(lsn) {

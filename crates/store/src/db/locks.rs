@@ -34,7 +34,7 @@ pub(super) struct Locks {
 #[repr(align(128))]
 struct Stripe(Mutex<Writers>);
 
-/// What the writers of a stripe need, found where they lock anyway.
+/// State for the writers of a stripe, found where they lock anyway.
 pub(super) struct Writers {
     /// Writes done under this stripe.
     pub(super) writes: u64,

@@ -111,7 +111,7 @@ pub struct Store {
     closes: bool,
 }
 
-/// What the store's threads share.
+/// State that the store's threads share.
 pub(crate) struct StoreCore {
     dir: PathBuf,
     /// The store is that process's.
@@ -298,7 +298,7 @@ impl Store {
         self.shared.log.check_exists()
     }
 
-    /// What this opening gave up, with [`StoreOptions::salvage`], in words.
+    /// The records and files that this opening gave up, with [`StoreOptions::salvage`], in words.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,4 +1,4 @@
-//! [`ScanRange`]: which keys a scan gives, and in which direction.
+//! [`ScanRange`]: the keys that a scan gives, and their direction.
 
 use crate::{
     keyspace::KeyspaceId,
@@ -8,7 +8,7 @@ use crate::{
 };
 use std::ops::{Bound, RangeBounds};
 
-/// Which keys a scan gives, and how. [`Store::range`](crate::Store::range) and
+/// The keys that a scan gives, and their order. [`Store::range`](crate::Store::range) and
 /// [`Store::prefix`](crate::Store::prefix) need none.
 ///
 /// ```
@@ -202,7 +202,7 @@ impl ScanRange {
         self.tombstone().is_some_and(|own| own.overlaps(deleted))
     }
 
-    /// Where it begins, in its direction.
+    /// Its beginning, in its direction.
     pub(super) fn near(&self) -> &Bound<Vec<u8>> {
         match self.reversed {
             true => &self.to,
@@ -210,7 +210,7 @@ impl ScanRange {
         }
     }
 
-    /// Where it ends, in its direction.
+    /// Its end, in its direction.
     pub(super) fn far(&self) -> &Bound<Vec<u8>> {
         match self.reversed {
             true => &self.from,

@@ -24,7 +24,7 @@ use std::{io, ops::Range};
 /// collection to have happened in between.
 pub(super) const LOOKUPS_MAX: u32 = 100;
 
-/// Whether a read may wait for the device.
+/// The right of a read to wait for the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WaitPolicy {
     Yes,
@@ -151,7 +151,8 @@ impl StoreCore {
         Ok(found.is_some())
     }
 
-    /// When the value at an address expires, if it does; `None` if nothing is there (any more).
+    /// Time at which the value at an address expires, if it does; `None` if nothing is there (any
+    /// more).
     pub(super) fn expiry_at(
         &self,
         address: RecordAddress,
@@ -191,7 +192,7 @@ impl StoreCore {
         ))
     }
 
-    /// What to say of an address at which no value is found.
+    /// The error for an address at which no value is found.
     pub(super) fn missing(&self, address: RecordAddress) -> StoreError {
         if let LogTail::ReadOnly(_) = self.tail {
             return self.outdated(address.lsn, "is gone, or its large value is");
@@ -225,7 +226,7 @@ impl StoreCore {
         self.index.keyspaces()
     }
 
-    /// Where the key's value is as of a snapshot.
+    /// The address of the key's value as of a snapshot.
     pub(super) fn address_in(
         &self,
         moment: &SnapshotMoment,
@@ -255,7 +256,7 @@ impl StoreCore {
         }
     }
 
-    /// Whether the key has a value as of a snapshot that was taken at `time`.
+    /// True if the key has a value as of a snapshot that was taken at `time`.
     pub(super) fn contains_in(
         &self,
         moment: &SnapshotMoment,

@@ -1,4 +1,5 @@
-//! How much of a value-log file is garbage: an estimate by sampling, without any state on the disk.
+//! The share of garbage in a value-log file: an estimate by sampling, without any state on the
+//! disk.
 //!
 //! A record names its own log address, so a walk can begin anywhere: the first line that holds a
 //! valid record is one. Some operations at evenly spread places of a complete file are remembered

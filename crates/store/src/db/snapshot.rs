@@ -201,7 +201,7 @@ impl Drop for TakingMoment<'_> {
     }
 }
 
-/// What a snapshot sees.
+/// The moment that a snapshot sees.
 pub(super) struct SnapshotMoment {
     number: u64,
     /// Versions below this log address.
@@ -364,7 +364,7 @@ impl Snapshot {
         Self { time, ..self }
     }
 
-    /// When it was taken.
+    /// Time at which it was taken.
     pub(super) fn time(&self) -> u64 {
         self.time
     }

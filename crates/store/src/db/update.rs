@@ -1,6 +1,6 @@
-//! Changes that depend on a key's present value, without a transaction: a value is read, and what
-//! comes in its place is written if, under the key's lock, it is still the one that was read.
-//! Otherwise that is done again: each time another writer has come first.
+//! Changes that depend on a key's present value, without a transaction: a value is read, and its
+//! successor is written if, under the key's lock, it is still the one that was read. Otherwise that
+//! is done again: each time another writer has come first.
 
 use super::{Store, StoreCore, read::live, write::stored_checked};
 use crate::{

@@ -1,4 +1,4 @@
-//! [`Value`]: what a read gives, from the log or from the cache, without another copy.
+//! [`Value`]: the result of a read, from the log or from the cache, without another copy.
 
 use lsm_tree::Slice;
 use std::{
@@ -26,10 +26,10 @@ pub struct Value {
     expiry: Option<u64>,
 }
 
-/// Where in what was read the value is.
+/// The place of the value in the bytes that were read.
 pub(super) struct ValuePlace {
     pub(super) range: Range<usize>,
-    /// When it expires, if it does.
+    /// Time at which it expires, if it does.
     pub(super) expiry: Option<u64>,
 }
 
@@ -75,7 +75,7 @@ impl Value {
         }
     }
 
-    /// When it expires, if it does.
+    /// Time at which it expires, if it does.
     #[inline]
     pub(super) const fn expiry(&self) -> Option<u64> {
         self.expiry

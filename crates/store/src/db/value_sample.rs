@@ -1,5 +1,5 @@
-//! How much compression has gained of the values in a log: by a sample of it, so that it costs the
-//! same however large the log is, and needs nothing that an opening would have to find out.
+//! The gain of compression in a log's values: by a sample, so that it costs the same however large
+//! the log is, and needs nothing that an opening would have to find out.
 
 use super::Store;
 use crate::{

@@ -105,7 +105,7 @@ impl HeldDirectory {
         }
     }
 
-    /// What it was called when it was opened.
+    /// Its path when it was opened.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

@@ -18,7 +18,7 @@ use std::{
     },
 };
 
-/// What happens at the chosen operation.
+/// The fault of the chosen operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// It fails with `EIO` and nothing is done.

@@ -25,7 +25,7 @@ use std::{
     time::Instant,
 };
 
-/// How often, and how long, files were synced.
+/// Number and time of files' syncs.
 #[derive(Debug, Default)]
 pub struct SyncMeter {
     calls: AtomicU64,

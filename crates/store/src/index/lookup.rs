@@ -1,4 +1,4 @@
-//! The short way to a key: which block of a table, and where in the block, without allocation.
+//! The short way to a key: the block of a table, and the place in the block, without allocation.
 //!
 //! The lookup of lsm-tree parses its way through the block index and the block with general,
 //! double-ended iterators and makes owned keys and values on the way. Random keys of ten million,
@@ -94,8 +94,8 @@ impl Fences {
         }))
     }
 
-    /// Where in the file the block begins that alone may hold `key`, a key within the table's
-    /// range. `None` if eight bytes do not tell.
+    /// Offset in the file of the block that alone may hold `key`, a key within the table's range.
+    /// `None` if eight bytes do not tell.
     pub(super) fn block_of(&self, key: &[u8]) -> Option<BlockOffset> {
         let wanted = eight(key, self.shared);
         let at = self.ends.partition_point(|&end| end < wanted);

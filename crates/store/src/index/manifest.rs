@@ -1,4 +1,4 @@
-//! The manifest: which tables make up the index, in which order, and the watermark.
+//! The manifest: the tables that make up the index, their order, and the watermark.
 //!
 //! ```text
 //! forebay-index 1 8f0c…(32 hex digits)      format version; XXH3-128 of all that follows this line

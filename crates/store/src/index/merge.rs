@@ -173,7 +173,7 @@ impl Merge {
         merged.flatten().map(|table| table.facts().bytes).sum()
     }
 
-    /// Whether a run is among those that this merge will replace.
+    /// True if a run is among those that this merge will replace.
     pub(super) fn takes(&self, run: &Arc<TableRun>) -> bool {
         self.inputs.iter().any(|input| Arc::ptr_eq(input, run))
     }

@@ -43,14 +43,14 @@ pub use view::IndexView;
 
 use std::ops::Bound;
 
-/// Where a key's newest record lies in the log, and how to read it.
+/// The place of a key's newest record in the log, and the way to read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RecordAddress {
     /// Log address (bytes since the log began) of the bytes to read.
     pub lsn: u64,
     /// Number of bytes to read there.
     pub len: u32,
-    /// How those bytes are to be read.
+    /// The form of those bytes.
     pub form: ValueForm,
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn fuzz_manifest(data: &[u8]) {
     manifest::fuzz(data);
 }
 
-/// What an index lookup or iteration found for one key.
+/// The result of an index lookup or iteration for one key.
 pub type IndexEntry = (Vec<u8>, RecordAddress);
 
 /// A key range, as `RangeBounds` without the generics.
@@ -82,7 +82,7 @@ pub type KeyRange<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 /// Iterator over a range of one snapshot, from either end, in key order.
 pub type IndexIter = Box<dyn DoubleEndedIterator<Item = Result<IndexEntry, IndexError>> + Send>;
 
-/// What `stats` says of an index.
+/// An index's part of `stats`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct IndexStats {

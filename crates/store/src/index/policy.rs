@@ -51,18 +51,18 @@ pub(super) fn table_bytes(least: u64, merged: u64, in_parts: bool) -> u64 {
     (merged / TABLES).clamp(least, least.saturating_mul(larger_max))
 }
 
-/// Whether all runs are to be merged for the sake of tombstones, of which scans have `passed` over
+/// True if all runs are to be merged for the sake of tombstones, of which scans have `passed` over
 /// so many.
 pub(super) fn is_dense(entries: u64, tombstones: u64, passed: u64) -> bool {
     tombstones > 0 && (tombstones >= entries.div_ceil(TOMBSTONES) || passed >= entries)
 }
 
-/// Whether all runs are to be merged for the sake of deleted ranges.
+/// True if all runs are to be merged for the sake of deleted ranges.
 pub(super) fn are_many_ranges(ranges: usize) -> bool {
     ranges >= RANGES
 }
 
-/// How many of the newest runs to merge, given all sizes, newest first; 0 for none.
+/// The number of the newest runs to merge, given all sizes, newest first; 0 for none.
 pub(super) fn pick(sizes: &[u64]) -> usize {
     let Some((&newest, older)) = sizes.split_first() else {
         return 0;

@@ -46,7 +46,7 @@ pub(super) type KeyBounds = (Bound<Slice>, Bound<Slice>);
 pub(super) type Entries =
     Box<dyn DoubleEndedIterator<Item = lsm_tree::Result<InternalValue>> + Send>;
 
-/// What the manifest says of a table.
+/// The manifest's facts of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TableFacts {
     /// The table's number; numbers are not reused while the index is open.
@@ -180,7 +180,7 @@ impl TableFile {
         self.dir.remove(Path::new(&name_of(self.facts.id)))
     }
 
-    /// What the manifest is to say of this table.
+    /// The facts of this table for the manifest.
     pub(super) fn facts(&self) -> TableFacts {
         self.facts
     }
@@ -214,7 +214,7 @@ impl TableFile {
         false
     }
 
-    /// How many entries deleted ranges hide, about.
+    /// The number of entries that deleted ranges hide, about.
     pub(super) fn hidden_entries(&self, deleted: &RangeTombstones) -> u64 {
         let share = |range| self.share_of(range);
         let share: f64 = self.hidden_by(deleted).map(share).sum();

@@ -36,7 +36,7 @@ const HEAD_INTERVAL: u8 = 8;
 /// Entry overhead in a block, bytes: type, sequence number, two key lengths, value length.
 const ENTRY_OVERHEAD: u64 = 5;
 
-/// What a new table is to look like and where it goes.
+/// The maker of a new table: its form, and its place.
 #[derive(Clone)]
 pub(super) struct TableMaker {
     /// Directory of the tables.
@@ -156,7 +156,7 @@ impl RunWriter {
         self.write(entry)
     }
 
-    /// Whether the next entry would begin another table.
+    /// True if the next entry would begin another table.
     pub(super) fn is_full(&self) -> bool {
         self.current
             .as_ref()

@@ -1,4 +1,4 @@
-//! [`KeyspaceCatalogue`]: the keyspaces of an open store, and which stored keys are dead.
+//! [`KeyspaceCatalogue`]: the keyspaces of an open store, and the stored keys that are dead.
 //!
 //! A key is dead whose keyspace was dropped: it has a number that was given, and no keyspace has it
 //! now. Numbers are never used again, so what is dead stays dead, wherever it turns up: in the log,
@@ -52,7 +52,7 @@ pub(crate) struct DroppedKeyspace {
     pub(crate) below: Lsn,
 }
 
-/// What holds of a value that is put now.
+/// The terms of a value that is put now.
 #[derive(Default)]
 pub(crate) struct PutTerms {
     /// The milliseconds since the epoch at which it expires, if it does.
@@ -62,7 +62,7 @@ pub(crate) struct PutTerms {
 }
 
 impl PutTerms {
-    /// What its keyspace's values are compressed by; none of the default one's.
+    /// The compressor of its keyspace's values; none of the default one's.
     #[inline]
     pub(crate) fn compressor(&self) -> Option<&Compressor> {
         let (known, at) = self.keyspace.as_ref()?;
@@ -126,7 +126,8 @@ impl KnownKeyspaces {
 }
 
 impl KeyspaceCatalogue {
-    /// What the manifest has is so. What the log has of a dropped one is not replayed.
+    /// Takes the manifest's state for the keyspaces. What the log has of a dropped one is not
+    /// replayed.
     pub(crate) fn load(&self, state: &KeyspaceState, is_unmarked: bool) {
         let live = |facts: &KeyspaceRef| LiveKeyspace::of(facts.clone());
         let mut known = KnownKeyspaces {
@@ -252,7 +253,7 @@ impl KeyspaceCatalogue {
         (is_marked(stored) && id > self.known.load().last).then_some(id)
     }
 
-    /// What holds of a value of this stored key that is put now; `now` is asked for where that
+    /// The terms of a value of this stored key that is put now; `now` is asked for only if that
     /// matters. [`StoreError::KeyspaceDropped`] if nothing may be put.
     #[inline]
     pub(crate) fn put_terms(

@@ -24,7 +24,7 @@ const MANIFEST_BYTES_MAX: usize = 128 << 10;
 /// Longest name, bytes.
 const NAME_BYTES_MAX: usize = 255;
 
-/// How a keyspace is made. An existing one is opened with what it was made with.
+/// Options to make a keyspace. An existing one is opened with what it was made with.
 ///
 /// ```
 /// use forebay_store::KeyspaceOptions;
@@ -63,9 +63,9 @@ impl KeyspaceOptions {
         self
     }
 
-    /// How values that are put are compressed. The keyspace keeps it as it keeps its time to live;
-    /// [`StoreOptions::compression`](crate::StoreOptions::compression) is of the default keyspace
-    /// alone.
+    /// Sets the compression of values that are put. The keyspace keeps it as it keeps its time to
+    /// live; [`StoreOptions::compression`](crate::StoreOptions::compression) is of the default
+    /// keyspace alone.
     ///
     /// ```
     /// use forebay_store::{Compression, KeyspaceOptions};
@@ -121,20 +121,20 @@ impl KeyspaceOptions {
 pub struct KeyspaceInfo {
     /// Its name.
     pub name: String,
-    /// How long after its put a value expires, if it does.
+    /// Time from its put to a value's expiry, if it expires.
     pub ttl: Option<Duration>,
-    /// How its values are compressed.
+    /// The compression of its values.
     pub compression: Compression,
 }
 
-/// What the manifest has of one keyspace.
+/// The manifest's note of one keyspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct KeyspaceRef {
     pub(crate) id: u32,
     pub(crate) name: String,
     /// Milliseconds after which a value expires.
     pub(crate) ttl_ms: Option<u64>,
-    /// How values that are put are compressed.
+    /// The compression of values that are put.
     #[serde(default, skip_serializing_if = "Compression::is_none")]
     pub(crate) compression: Compression,
 }
@@ -182,7 +182,7 @@ impl KeyspaceRef {
     }
 }
 
-/// What the manifest has of all keyspaces.
+/// The manifest's state of all keyspaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct KeyspaceState {
     /// The highest number that a keyspace ever had: none is used again.
@@ -273,7 +273,7 @@ impl KeyspaceState {
         self
     }
 
-    /// What no program can have written, if anything.
+    /// A state that no program can have written, if there is one.
     pub(crate) fn flaw(&self) -> Option<String> {
         let (mut names, mut ids) = (BTreeSet::new(), BTreeSet::new());
         for live in &self.live {

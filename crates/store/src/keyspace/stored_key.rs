@@ -27,7 +27,7 @@ const ROOM: usize = 64;
 
 const _: () = assert!(KEY_BYTES_MAX + KEY_PREFIX == crate::limits::STORED_KEY_BYTES_MAX);
 
-/// Where a key is made that is not stored as it is.
+/// Room in which a key is made that is not stored as it is.
 pub(crate) type KeyRoom = SmallVec<[u8; ROOM]>;
 
 /// A keyspace's number; 0 is the default one's.
@@ -113,7 +113,7 @@ impl KeyspaceId {
         (from, to)
     }
 
-    /// Whose stored key it is.
+    /// The keyspace of a stored key.
     #[inline]
     pub(crate) fn of(stored: &[u8]) -> Self {
         match stored {

@@ -85,9 +85,9 @@ impl VlogFile {
         Ok(None)
     }
 
-    /// Where the file's content stops short of `to`, which the log is known to reach in this file:
-    /// from there on it has only zeros. `None` if it reaches, or has bytes that are no record: that
-    /// is damage, and not for an opening to judge.
+    /// The address at which the file's content stops short of `to`, which the log is known to reach
+    /// in this file: from there on it has only zeros. `None` if it reaches, or has bytes that are
+    /// no record: that is damage, and not for an opening to judge.
     pub(crate) fn stops_short_of(&self, owner: Uuid, to: Lsn) -> Result<Option<Lsn>, StoreError> {
         let zeros_from = self.zeros_before(to)?;
         if to - zeros_from < PAGE {

@@ -35,7 +35,7 @@ use uuid::Uuid;
 /// A segment on a full disk has so many bytes, or a multiple of it.
 const SMALL: u64 = 256 << 10;
 
-/// Where appends go when there is no pool.
+/// The tail that appends go to when there is no pool.
 pub(crate) struct FileTail {
     owner: Uuid,
     epoch: u32,

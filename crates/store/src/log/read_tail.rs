@@ -2,7 +2,7 @@
 
 use forebay_pool::{LaneCopy, Lsn, Record};
 
-/// Where the log ended, and what was in a pool only.
+/// The log's end, and the records that were in a pool only.
 pub(crate) struct ReadTail {
     end: Lsn,
     copy: Option<LaneCopy>,

@@ -18,7 +18,7 @@ const BLOCK: usize = 1 << 20;
 /// Bytes that the kernel is asked to have ready ahead of a long walk.
 const AHEAD: usize = 4 << 20;
 
-/// Why a walk stopped.
+/// The reason that a walk stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WalkStop {
     /// At the address it was told to stop at.
@@ -106,7 +106,7 @@ impl<'a> LogReader<'a> {
         self.at = at.max(self.at).min(self.end);
     }
 
-    /// Where the walk is: behind the last record returned.
+    /// The walk's place: behind the last record returned.
     pub(crate) fn at(&self) -> Lsn {
         self.at
     }

@@ -1,9 +1,9 @@
-//! What a lane refuses, as an error of the store.
+//! A lane's refusal, as an error of the store.
 
 use crate::error::StoreError;
 use forebay_pool::{AppendError, Lane};
 
-/// Why `lane` refused something.
+/// The reason that `lane` refused something.
 #[cold]
 pub(super) fn refused(lane: &Lane, error: AppendError) -> StoreError {
     match (error, lane.failure()) {

@@ -1,4 +1,5 @@
-//! [`Reserve`]: room on the disk that is kept for what makes room. docs/store-format.md, "A full disk".
+//! [`Reserve`]: room on the disk that is kept for work that makes room. docs/store-format.md, "A
+//! full disk".
 //!
 //! A collection copies what is live before it gives anything back, and a delete has to be logged.
 //! So a file is kept allocated that holds nothing. When the disk is full it is removed, and the
@@ -54,7 +55,7 @@ pub(crate) fn copy_bytes(live: u64) -> u64 {
 /// How often it is tried to get the room back.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// What room is needed for.
+/// The need for room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReserveNeed {
     /// A value-log file, or the index.
@@ -178,8 +179,8 @@ impl Reserve {
         self.state.lock().kept
     }
 
-    /// What is to be kept beside the part for a value-log file: for what is acknowledged and not in
-    /// a file yet, and the index's tables; and all of it at `most`.
+    /// Sets the bytes to be kept beside the part for a value-log file: for acknowledged records
+    /// that are not in a file yet, and the index's tables; and all of it at `most`.
     pub(crate) fn set_beside(&self, bytes: u64, most: u64) {
         self.beside.store(bytes, Relaxed);
         self.most.store(most, Relaxed);

@@ -33,7 +33,7 @@ use std::{
     },
 };
 
-/// Who appends, and so how far into the last free segments.
+/// The appender, which decides how far into the last free segments it may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum RoomClaim {

@@ -1,4 +1,4 @@
-//! How a value-log file goes: out of the manifest first, then out of the set and off the disk.
+//! Retires a value-log file: out of the manifest first, then out of the set and off the disk.
 //!
 //! The manifest remembers a file as collected until no power cut can bring its name back. One that
 //! cannot be unlinked is a leftover: it takes space and does no harm.
@@ -70,7 +70,7 @@ impl ValueLog {
         self.leftovers.lock().keys().copied().collect()
     }
 
-    /// What was unlinked, once no power cut can bring it back.
+    /// The unlinked files, once no power cut can bring them back.
     pub(crate) fn unlinked_for_good(&self) -> Result<Vec<Lsn>, StoreError> {
         let unlinked = self.unlinked.lock().clone();
         self.disk

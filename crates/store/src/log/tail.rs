@@ -1,4 +1,4 @@
-//! [`LogTail`]: where the log grows.
+//! [`LogTail`]: the growing end of the log.
 
 use super::{
     FileTail, ReadTail, Resident, RoomClaim,
@@ -132,12 +132,12 @@ impl LogTail {
         }
     }
 
-    /// What to say if the pool failed.
+    /// The error if the pool failed.
     pub(crate) fn failed(&self) -> Option<StoreError> {
         self.lane()?.failure().map(|reason| read_only(&reason))
     }
 
-    /// Why what the pool holds cannot be written to the files at present, if so.
+    /// The reason that the pool's records cannot be written to the files at present, if so.
     pub(crate) fn stalled(&self) -> Option<String> {
         let reason = self.lane()?.stalled()?;
         Some(format!("the value log cannot be written ({reason})"))

@@ -1,4 +1,5 @@
-//! [`TailPages`]: the bytes of a log's last page and of what is appended to it, where a write past the page cache can take them from.
+//! [`TailPages`]: the bytes of a log's last page and of records appended to it, for a write past
+//! the page cache.
 
 use forebay_pool::{PAGE, persist::LINE};
 use std::io::IoSlice;

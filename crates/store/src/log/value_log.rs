@@ -202,12 +202,12 @@ impl ValueLog {
         self.files.load().iter().any(|file| file.start == start)
     }
 
-    /// What the manifest has.
+    /// The manifest's state.
     pub(crate) fn state(&self) -> ManifestState {
         self.manifest.lock().state().clone()
     }
 
-    /// What the next file is made for.
+    /// The size that the next file is made for.
     pub(crate) fn next_file_bytes(&self) -> u64 {
         let held: u64 = self.files.load().iter().map(|file| file.log_bytes()).sum();
         let min = FILE_BYTES_MIN.min(self.file_bytes_max);
@@ -312,8 +312,8 @@ impl ValueLog {
         }
     }
 
-    /// Where a walk from `from` begins: there, or if it is in no file, at the next address that is;
-    /// if none is, there all the same.
+    /// The address at which a walk from `from` begins: `from`, or if it is in no file, the next
+    /// address that is; if none is, `from` all the same.
     pub(crate) fn first_from(&self, from: Lsn) -> Lsn {
         match self.find(from) {
             Some(_) => from,
@@ -454,8 +454,8 @@ impl ValueLog {
         Ok(())
     }
 
-    /// Where the content of the files ends before `end`, if they have only zeros there; otherwise
-    /// `end`.
+    /// The address at which the content of the files ends before `end`, if they have only zeros
+    /// there; otherwise `end`.
     pub(crate) fn content_end(&self, end: Lsn) -> Result<Lsn, StoreError> {
         let files = self.files();
         let Some(file) = files.iter().rev().find(|file| file.start < end) else {

@@ -124,7 +124,7 @@ impl Chunk {
         (0..SHARDS).map(|shard| self.read(shard))
     }
 
-    /// How full the chunk is, judged by one shard, and by its deletes of ranges: 1 is full.
+    /// The fullness of the chunk, judged by one shard, and by its deletes of ranges: 1 is full.
     pub(crate) fn fullness(&self) -> f64 {
         let keys = self.read(0).bytes() as f64 / self.share as f64;
         keys.max(self.range_fullness())

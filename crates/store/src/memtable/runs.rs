@@ -28,7 +28,7 @@ pub(crate) struct ChunkOrder {
 /// A chunk's order.
 #[derive(Default)]
 pub(super) struct KeyOrder {
-    /// What each shard's entries, and those revived, were when they were last taken in.
+    /// The numbers of each shard's entries, and of those revived, when they were last taken in.
     pub(super) seen: Vec<(u32, u32)>,
     /// Leading bytes that all keys share.
     pub(super) shared: Option<Vec<u8>>,

@@ -17,7 +17,7 @@ pub(crate) struct ReadView {
     pub(crate) frozen: Vec<Arc<Chunk>>,
     /// The index's tables; every key of theirs is older than any in a chunk.
     pub(crate) tables: Arc<IndexView>,
-    /// What of all that is deleted by ranges; none if nothing is.
+    /// The ranges deleted of all that; none if nothing is.
     pub(crate) deleted: Option<Arc<RangeTombstones>>,
 }
 

@@ -1,4 +1,4 @@
-//! What every variant of the store must do.
+//! Duties of every variant of the store.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod collector;

@@ -1,4 +1,4 @@
-//! What the store's tests share.
+//! Shared by the store's tests.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 /// What a disk that counts or decides about operations leaves to the real one, its `inner`.

@@ -1,4 +1,4 @@
-//! What a store gives up or cannot remove: it is named, and moved out of the way as it is.
+//! Files that a store gives up or cannot remove: each is named, and moved out of the way as it is.
 
 use crate::{
     check,

@@ -1,4 +1,4 @@
-//! What fails is told: no sync claims success after one that failed, callers hear of a thread that
+//! Failures are told: no sync claims success after one that failed, callers hear of a thread that
 //! panicked, and a refused value leaves no file.
 
 use crate::{

@@ -1,4 +1,4 @@
-//! What an index promises, one promise for each test.
+//! Promises of an index, one for each test.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../index_support/mod.rs"]

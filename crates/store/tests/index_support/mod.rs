@@ -1,4 +1,4 @@
-//! What the index tests share.
+//! Shared by the index tests.
 #![allow(dead_code, reason = "each test file uses some of it")]
 use forebay_store::index::{
     Index, IndexCause, IndexError, IndexOptions, IndexView, RecordAddress, ValueForm,

@@ -1,4 +1,4 @@
-//! What is done to a store and to the map beside it, step by step, and how the steps are drawn.
+//! Steps on a store and on the map beside it, and the way they are drawn.
 
 use proptest::prelude::*;
 use std::ops::Bound;

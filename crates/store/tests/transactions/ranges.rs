@@ -1,5 +1,5 @@
-//! What a transaction depends on: the part of a range that it went through, values and not places,
-//! and nothing that it only wrote.
+//! A transaction depends on the part of a range that it went through, on values and not places, and
+//! on nothing that it only wrote.
 
 use crate::{
     common::{Bench, VARIANTS, tiny},

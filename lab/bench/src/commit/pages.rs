@@ -1,4 +1,4 @@
-//! What a commit to a pool on a disk costs beside that disk's own write of a page, which it cannot
+//! The cost of a commit to a pool on a disk beside that disk's own write of a page, which it cannot
 //! be faster than.
 
 use crate::{

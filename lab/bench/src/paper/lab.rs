@@ -1,4 +1,4 @@
-//! What a measurement runs on.
+//! The laboratory that a measurement runs in.
 
 use super::size::Size;
 use crate::{

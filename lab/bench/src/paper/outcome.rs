@@ -1,5 +1,5 @@
-//! What an experiment gave: one JSON file each, which reports are made from (docs/benchmarks.md,
-//! "forebay-lab paper").
+//! The outcome of an experiment: one JSON file each, which reports are made from
+//! (docs/benchmarks.md, "forebay-lab paper").
 
 use super::{catalogue::Experiment, machine::Machine, size::Size};
 use crate::{

@@ -1,4 +1,4 @@
-//! How much is measured.
+//! The size of a measurement.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What a run measures.
+//! A run's settings: its store and peers, its pool, and its limits.
 
 use crate::{device::Effort, peers::Peer, scratch::PoolSource};
 use forebay_device::memory::Profile;

@@ -1,4 +1,4 @@
-//! Who takes part, and the turns they take.
+//! The participants, and the turns they take.
 
 use super::config::Config;
 use crate::{

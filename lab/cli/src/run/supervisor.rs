@@ -1,5 +1,5 @@
-//! What the supervisor's own syncs cost on an emulated device: the database does not wait for those
-//! of an absorbed file, but the supervisor that drains its lane does.
+//! The cost of the supervisor's own syncs on an emulated device: the database does not wait for
+//! those of an absorbed file, but the supervisor that drains its lane does.
 
 use forebay_device::{Device, Devices, FileKey, clock};
 use forebay_files::supervisor::SyncLayer;

@@ -1,4 +1,4 @@
-//! What the experiments of P2 to P5 give at toy size: every series at every x of their panels.
+//! Results of the experiments of P2 to P5 at toy size: every series at every x of their panels.
 
 use crate::rows::{assert_complete, assert_on, figures, figures_on};
 use serde_json::Value;

@@ -1,5 +1,5 @@
-//! What stands around a database's program: what its command line begins with, its environment, and
-//! its pool.
+//! The surroundings of a database's program: the beginning of its command line, its environment,
+//! and its pool.
 
 use super::{Contender, Pools, Setup, Syncs};
 use crate::{

@@ -1,4 +1,4 @@
-//! How databases are compared: in modes that promise different things, in turns, with one report
+//! The comparison of databases: in modes that promise different things, in turns, with one report
 //! for all of them.
 //!
 //! A [`Mode`] is what a database promises and how its syncs are served. A [`Contender`] is a mode

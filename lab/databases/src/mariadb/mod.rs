@@ -1,5 +1,5 @@
-//! What a MariaDB server with a binary log pays for transactions that survive a power cut, and what
-//! it pays under `forebay run`.
+//! The price that a MariaDB server with a binary log pays for transactions that survive a power
+//! cut, plain and under `forebay run`.
 //!
 //! The load is sysbench's `oltp_write_only`; [`crate::sql`] has the modes and the turns. [`server`]
 //! and [`client`] are also what the tests use.

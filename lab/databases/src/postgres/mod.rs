@@ -1,5 +1,5 @@
-//! What a PostgreSQL server pays for transactions that survive a power cut, and what it pays under
-//! `forebay run`.
+//! The price that a PostgreSQL server pays for transactions that survive a power cut, plain and
+//! under `forebay run`.
 //!
 //! The load is `pgbench -N`; [`crate::sql`] has the modes and the turns. [`server`] and [`client`]
 //! are also what the tests use.

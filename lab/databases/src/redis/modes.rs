@@ -1,4 +1,4 @@
-//! What a Redis server promises about an acknowledged SET.
+//! Modes of a Redis server: its promises about an acknowledged SET.
 
 use crate::contest::{self, Mode, Syncs};
 

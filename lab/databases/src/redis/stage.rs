@@ -1,4 +1,4 @@
-//! Where a server stands: its directory, and its command line in a mode.
+//! The stage of a server: its directory, and its command line in a mode.
 
 use super::server::{Launch, Server};
 use crate::{

@@ -1,4 +1,4 @@
-//! What becomes of a file besides reads, writes and syncs.
+//! Changes of a file besides reads, writes and syncs.
 
 use super::{Device, epoch, key::FileKey, pages};
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,4 +1,4 @@
-//! Which files a device knows, and where it keeps what it knows of them.
+//! Files that a device knows, and its table of them.
 
 use super::{Device, key::FileKey};
 use crate::shared::FileState;

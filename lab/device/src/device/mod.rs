@@ -1,4 +1,5 @@
-//! What a device does with reads, writes and syncs, and when it is done. docs/devices.md, "Model".
+//! A device's treatment of reads, writes and syncs, and the times at which they are done.
+//! docs/devices.md, "Model".
 //!
 //! All times are nanoseconds of the monotonic clock. Nothing here waits, allocates or locks: the
 //! caller waits until the time that it is told.

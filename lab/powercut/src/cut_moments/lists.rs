@@ -1,4 +1,4 @@
-//! Which moments each workload's cuts are aimed at.
+//! Moments that each workload's cuts are aimed at.
 
 use super::{
     DRAIN, DRAINED, FULL, Moment, REGISTER, REGISTERED, RELEASE, RELEASED, RENAME, RENAMED, REPLAY,

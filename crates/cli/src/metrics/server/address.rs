@@ -6,7 +6,7 @@ use std::{
     str::FromStr,
 };
 
-/// Where figures are to be had. A port alone is one that this machine alone reaches.
+/// The address that serves figures. A port alone is one that this machine alone reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetricsAddress(SocketAddr);
 
@@ -33,7 +33,7 @@ impl FromStr for MetricsAddress {
     }
 }
 
-/// Why it cannot be had, and what to do.
+/// The reason that it cannot be had, and the remedy.
 pub(super) fn refused(address: SocketAddr, error: &io::Error) -> String {
     let remedy = match error.kind() {
         io::ErrorKind::AddrInUse => {

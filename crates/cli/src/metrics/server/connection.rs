@@ -20,7 +20,7 @@ const REQUEST_MAX: usize = 8 << 10;
 /// Headers of a request.
 const HEADERS_MAX: usize = 64;
 
-/// What is asked for.
+/// The page that is asked for.
 #[derive(Debug, PartialEq, Eq)]
 enum ScrapeRequest {
     Figures(MetricsFormat),
@@ -29,7 +29,7 @@ enum ScrapeRequest {
     OtherMethod,
 }
 
-/// Why there is none.
+/// The reason that there is none.
 enum ReadError {
     /// The other side has gone, or is too slow.
     Gone,
@@ -96,7 +96,7 @@ fn drain(mut stream: &TcpStream, deadline: Instant) {
     }
 }
 
-/// What is asked for, and whether only the head of the answer is.
+/// The page that is asked for; true if only the head of the answer is.
 fn read(stream: &TcpStream, deadline: Instant) -> Result<(ScrapeRequest, bool), ReadError> {
     let mut bytes = [0; REQUEST_MAX];
     let mut filled = 0;
@@ -177,7 +177,7 @@ fn answer(
     stream.shutdown(Shutdown::Write)
 }
 
-/// How long there is until then.
+/// The time until then.
 fn left(deadline: Instant) -> io::Result<Duration> {
     let left = deadline.saturating_duration_since(Instant::now());
     match left.is_zero() {

@@ -23,7 +23,7 @@ fn connected(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// What is answered; empty if the connection was only closed.
+/// The answer; empty if the connection was only closed.
 fn answer(mut stream: TcpStream) -> String {
     let mut bytes = Vec::new();
     let _ = stream.read_to_end(&mut bytes);

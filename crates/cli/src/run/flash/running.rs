@@ -1,6 +1,6 @@
-//! Which runs have a flash cache, and how their servers say it is. Each run has a note in the
-//! directory of the runs while its program runs, locked as long as it is there. One that is not
-//! locked was left by a run that was killed, whatever process has its number by now.
+//! Notes of runs that have a flash cache, and the status that their servers give. Each run has a
+//! note in the directory of the runs while its program runs, locked as long as it is there. A note
+//! that is not locked was left by a run that was killed, whatever process has its number by now.
 
 use super::unnoted;
 use crate::failure::Failure;
@@ -18,8 +18,8 @@ use uuid::Uuid;
 
 const ENDING: &str = ".flash";
 
-/// What a run says of itself: the last one in its file counts. The file's name is the process's
-/// number and the run's.
+/// A run's note on itself: the last one in its file counts. The file's name is the process's number
+/// and the run's.
 #[derive(Serialize, Deserialize)]
 struct RunNote {
     begun: BootTime,
@@ -75,7 +75,7 @@ fn append(file: &mut File, note: &RunNote) -> io::Result<()> {
     file.write_all(&serde_json::to_vec(note)?)
 }
 
-/// What a note says. None if it is still empty; and if its run was killed: then it goes.
+/// The contents of a note. None if it is still empty; and if its run was killed: then it goes.
 fn read(path: &Path) -> Option<RunNote> {
     let mut file = File::open(path).ok()?;
     let mut bytes = Vec::new();
@@ -116,7 +116,7 @@ struct SilentRun {
     why: SilenceReason,
 }
 
-/// What is known of why.
+/// The known reason.
 enum SilenceReason {
     /// Its program runs, since then.
     Runs(BootTime),

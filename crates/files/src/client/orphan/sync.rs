@@ -86,7 +86,7 @@ impl MemberSession {
     }
 }
 
-/// Syncs what a file holds.
+/// Syncs a file's bytes.
 pub(super) fn data(fd: BorrowedFd<'_>) -> Result<(), Errno> {
     sys::sync_fault().map_or_else(|| rustix::fs::fdatasync(fd), Err)?;
     sys::confirm_sync(fd)?;

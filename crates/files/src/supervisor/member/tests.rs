@@ -46,7 +46,7 @@ pub(in crate::supervisor) fn supervisor_on(
     Supervisor::start(pool, options).unwrap()
 }
 
-/// The connection of a new member, what it is answered, and what it is sent.
+/// The connection of a new member, its answers, and its messages.
 pub(in crate::supervisor) fn hello(
     socket: &[u8],
     token: Uuid,
@@ -95,8 +95,8 @@ fn a_hello_after_the_last_member_has_ended_is_refused() {
     supervisor.finish().unwrap();
 }
 
-/// What stands for a member (`member`) and for its child (`child PAGE`), which has its connection
-/// for standard input; and where both note what they did.
+/// A member's stand-in (`member`) and its child's (`child PAGE`), which has its connection for
+/// standard input; and the file in which both note their work.
 const ROLE: &str = "FOREBAY_TEST_SHARING";
 const LEDGER: &str = "FOREBAY_TEST_LEDGER";
 /// After so long a process waits for what never comes.

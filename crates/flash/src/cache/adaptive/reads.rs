@@ -15,13 +15,13 @@ const BOUNDS: HysteresisBounds = HysteresisBounds {
 };
 /// Reads of each in a period at least.
 const READS_MIN: u64 = 32;
-/// What reads take is told apart by so many steps a doubling, and as far as this.
+/// Times of reads are told apart by so many steps a doubling, and as far as this.
 const STEPS: usize = 8;
 const DOUBLINGS: usize = 20;
 /// Between reads of flash that are made to time them.
 const PROBE_EVERY: Duration = Duration::from_millis(20);
 
-/// Reads in this period, by what they took: [`STEPS`] a doubling, from a microsecond to a second.
+/// Reads in this period, by their time: [`STEPS`] a doubling, from a microsecond to a second.
 pub(in crate::cache) struct ReadHistogram([AtomicU32; STEPS * DOUBLINGS]);
 
 impl Default for ReadHistogram {
@@ -85,8 +85,8 @@ impl ReadTimes {
         self.verdict.pays() && self.verdict.is_known()
     }
 
-    /// True if flash should be read to see what that takes: homes are read, and reads of flash are
-    /// wanting.
+    /// True if flash should be read to learn the time of that: homes are read, and reads of flash
+    /// are wanting.
     pub(super) fn want_probe(&self) -> bool {
         if self.home.count() == 0 || self.flash.count() >= READS_MIN {
             return false;

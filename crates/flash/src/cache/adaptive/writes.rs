@@ -24,7 +24,7 @@ const EXPECTED: u64 = 64;
 /// After each period what has left counts this part less.
 const FORGOTTEN: u64 = 64;
 
-/// What pages took.
+/// The time that pages took.
 #[derive(Default)]
 pub(in crate::cache) struct PageCost {
     nanos: AtomicU64,

@@ -79,7 +79,7 @@ fn refusal(socket: &OwnedFd) -> String {
     }
 }
 
-/// What a resize says last.
+/// The last answer of a resize.
 fn last(socket: &OwnedFd) -> ControlAnswer {
     loop {
         match answer(socket).unwrap() {

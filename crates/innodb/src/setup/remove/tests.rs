@@ -32,7 +32,7 @@ fn open(flash: &Path) -> Cache {
     place.open(&homes, &CacheOptions::default()).unwrap().0
 }
 
-/// What is in a directory, by name.
+/// The entries of a directory, by name.
 fn names(dir: &Path) -> Vec<OsString> {
     let entries = fs::read_dir(dir).unwrap();
     let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
@@ -129,7 +129,7 @@ fn give(dir: &Path) {
     }
 }
 
-/// Which the server's user may enter, and which is `owner`'s.
+/// Makes a directory that the server's user may enter, and which is `owner`'s.
 fn open_dir(dir: &Path, owner: u32) {
     fs::set_permissions(dir, Permissions::from_mode(0o755)).unwrap();
     chown(dir, Some(owner), Some(owner)).unwrap();

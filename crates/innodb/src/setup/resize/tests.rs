@@ -150,7 +150,7 @@ fn what_a_cut_removal_left_becomes_a_cache_by_a_resize() {
     assert_eq!(fs::metadata(&flash).unwrap().len(), LARGE);
 }
 
-/// What was something once: pages in it that the metadata knows of, or that only a checkpoint has.
+/// A cache with a past: pages in it that the metadata knows of, or that only a checkpoint has.
 #[test]
 fn a_cache_whose_headers_were_written_over_is_not_made_anew() {
     for is_opened_since in [false, true] {

@@ -1,4 +1,5 @@
-//! Root's commands write only what the user may whose cache it is, whatever that one has made up.
+//! Root's commands write only files that the cache's user may write, whatever that user has made
+//! up.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod world;
@@ -25,7 +26,7 @@ use world::{PAGES, SMALL, World};
 
 const NOBODY: u32 = 65_534;
 
-/// What belongs to a server's user.
+/// The files of a server's user.
 const SERVERS: [&str; 5] = ["f", "f.lane", "data", "data/ibdata1", "data/forebay.guard"];
 
 /// Promise (rights): Root opens a flash cache and writes its pages home in a process that is the

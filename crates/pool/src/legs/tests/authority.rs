@@ -1,4 +1,4 @@
-//! An authority, and what it signed: by the commands of docs/legs.md.
+//! An authority, and its signatures: by the commands of docs/legs.md.
 
 use rustls::{
     ServerConfig,
@@ -24,7 +24,7 @@ impl TestAuthority {
         Self::years_ago(0)
     }
 
-    /// What it signed is valid for ten years from then.
+    /// Makes an authority of so many years ago: its signatures are valid for ten years from then.
     pub(super) fn years_ago(years: u32) -> Self {
         let authority = Self {
             dir: tempfile::tempdir().unwrap(),
@@ -55,7 +55,7 @@ impl TestAuthority {
         self.dir.path().join(name)
     }
 
-    /// What the document says of a client.
+    /// A client's URL, as the document has it.
     pub(super) fn url(&self, port: u16) -> String {
         let client = self.path("client");
         let client = client.display();

@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-/// Where this program is: a temporary directory may be in memory.
+/// A directory beside this program: a temporary directory may be in memory.
 fn on_disk() -> tempfile::TempDir {
     let program = std::env::current_exe().unwrap();
     tempfile::tempdir_in(program.parent().unwrap()).unwrap()
@@ -50,7 +50,7 @@ impl DiskAndServer {
         vec![self.server.url(), self.leg()]
     }
 
-    /// What a lane has when this leg is given up.
+    /// The records of a lane when this leg is given up.
     fn recovered_without(&self, leg: &str, owner: Uuid) -> Vec<Vec<u8>> {
         let given_up = vec![leg.to_owned()];
         let opened = PoolOptions::new().lost_legs(given_up).open(self.pool());

@@ -1,4 +1,4 @@
-//! Pools on legs: what a member committed is recovered by the pool's file alone.
+//! Pools on legs: a member's commits are recovered by the pool's file alone.
 
 use super::{
     BYTES, LEG_BYTES,

@@ -1,4 +1,4 @@
-//! An NBD server in this process that does what a test wants: as it should, or not.
+//! An NBD server in this process that obeys a test: it serves as it should, or not.
 
 use parking_lot::Mutex;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-/// What it does with requests.
+/// Its answer to requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServerMood {
     Proper,
@@ -21,7 +21,7 @@ pub(super) enum ServerMood {
     Reversed,
     /// Never answers.
     Silent,
-    /// Answers what was not asked.
+    /// Answers a request that nobody made.
     WrongCookie,
     Garbage,
     Fails,
@@ -35,15 +35,15 @@ pub(super) enum ServerMood {
     RenewsKeys,
 }
 
-/// What it says of its export.
+/// Its description of its export.
 #[derive(Clone, Copy)]
 pub(super) struct ServerExport {
     pub(super) flags: u16,
     pub(super) block_min: u32,
     pub(super) payload_max: u32,
-    /// With what it refuses an option.
+    /// The reply with which it refuses an option.
     pub(super) refuses: Option<u32>,
-    /// What it greets with.
+    /// Its greeting.
     pub(super) greeting: &'static [u8; 8],
 }
 

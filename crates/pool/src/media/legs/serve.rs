@@ -1,5 +1,5 @@
-//! What the owner of a pool on legs does for the processes that have its memory: it writes what
-//! they post. docs/legs.md, "Members".
+//! The owner's service to the processes that have the memory of a pool on legs: it writes the
+//! ranges that they post. docs/legs.md, "Members".
 #![expect(unsafe_code, reason = "writes from memory that others have, too")]
 
 use super::super::{
@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-/// How often the owner looks at what no member posts.
+/// Interval of the owner's looks at work that no member posts.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The memory that all processes of the pool have.
@@ -65,7 +65,7 @@ pub(super) fn write_and_wait(group: &Arc<LegGroup>, offset: u64, bytes: &[u8]) -
     answer.recv().unwrap_or_else(|e| Err(io::Error::other(e)))
 }
 
-/// The owner's: writes what members post, until it ends.
+/// The owner's: writes the ranges that members post, until it ends.
 pub(super) fn serve(shared: &Arc<SharedParts>, group: &Arc<LegGroup>, is_over: &AtomicBool) {
     // Members settle without this process, and would wait for the thread for ever.
     let _aborts = OnPanic(|| std::process::abort());

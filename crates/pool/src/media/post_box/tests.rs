@@ -1,4 +1,4 @@
-//! Members and an owner as threads; who is stopped at a step is played step by step.
+//! Members and an owner as threads; a thread that is stopped at a step is played step by step.
 
 use super::*;
 use crate::media::mapped::Mapped;
@@ -200,7 +200,7 @@ fn every_member_gets_its_own_answer_among_the_dying() {
     assert!(left.load(SeqCst) > 50);
 }
 
-/// What the owner says of a page.
+/// The owner's answer on a page.
 fn errno_of(page: u64) -> i32 {
     [0, 0, libc::EIO, libc::ENOSPC][(page % 4) as usize]
 }

@@ -6,7 +6,7 @@ use std::{io, thread};
 /// A disk keeps its promises in sectors of so many bytes.
 pub(super) const SECTOR: usize = 512;
 
-/// What it has, by whichever process.
+/// The disk's contents, by whichever process.
 pub(super) struct SimDisk {
     bytes: Vec<u8>,
     /// The tables end here.
@@ -68,7 +68,7 @@ impl SimState {
         Ok(())
     }
 
-    /// The disk is sure to have what this thread has begun to write.
+    /// The disk is sure to have the write that this thread has begun.
     pub(super) fn end_write(&mut self) {
         let thread = thread::current().id();
         self.record(|| SimEvent::Fence { thread });

@@ -1,4 +1,4 @@
-//! What a crash leaves of a simulated medium.
+//! Images that a crash may leave of a simulated medium.
 
 use super::SimEvent;
 use std::{
@@ -59,7 +59,7 @@ pub struct CrashPoint<'a> {
     unit: usize,
     events: &'a [SimEvent],
     point: usize,
-    /// What is there for certain.
+    /// The bytes that are there for certain.
     durable: Vec<u8>,
     /// For each word with stores in flight, by its offset: who stored what, in order.
     in_flight: BTreeMap<u64, Vec<(ThreadId, &'a [u8])>>,
@@ -135,7 +135,7 @@ impl CrashPoint<'_> {
         image
     }
 
-    /// Where stores are in flight, and how many bytes of each.
+    /// The places of stores in flight, and the bytes of each.
     pub fn in_flight(&self) -> impl Iterator<Item = (u64, usize)> {
         self.in_flight.keys().map(|at| (*at, self.unit))
     }

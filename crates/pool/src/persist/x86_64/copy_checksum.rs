@@ -9,7 +9,7 @@
 use crate::checksum::Checksum;
 use std::arch::{asm, x86_64 as x86};
 
-/// How bytes are loaded once, stored and checksummed.
+/// The instructions that load bytes once, store and checksum them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::persist) enum Folds {
     /// 256 bytes at a time.

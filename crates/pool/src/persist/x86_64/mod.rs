@@ -6,7 +6,7 @@ use std::arch::{asm, x86_64 as x86};
 mod copy_checksum;
 pub(super) use copy_checksum::Folds;
 
-/// How bytes are stored past the caches.
+/// The instructions that store bytes past the caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stores {
     Avx512,
@@ -89,7 +89,7 @@ unsafe fn copy_sse2(to: *mut u8, from: *const u8, bytes: usize) {
     }
 }
 
-/// How a line written by ordinary stores is written back.
+/// The instruction that writes back a line of ordinary stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flushes {
     Clwb,

@@ -1,4 +1,4 @@
-//! What an attacker, or a member that is out of its mind, does to a shared lane.
+//! Attacks on a shared lane: an attacker, or a member that is out of its mind.
 
 use super::*;
 use crate::{

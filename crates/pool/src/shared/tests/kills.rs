@@ -96,7 +96,7 @@ impl Drop for Process {
 /// A child inherits all that another test is about to hand on: one such test at a time.
 pub(super) static ALONE: Mutex<()> = Mutex::new(());
 
-/// What members inherit.
+/// The state that members inherit.
 struct Run {
     pool: OwnedFd,
     memory: Option<OwnedFd>,
@@ -164,11 +164,11 @@ fn is_gone(pidfd: &OwnedFd) -> bool {
     poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&now)).unwrap() == 1
 }
 
-/// What is durable elsewhere.
+/// The records that are durable elsewhere.
 #[derive(Default)]
 struct Drained {
     records: Vec<u64>,
-    /// Where that ends. On a disk the lane may keep it for a while: see [`SharedLane::release`].
+    /// Their end. On a disk the lane may keep it for a while: see [`SharedLane::release`].
     end: u64,
 }
 

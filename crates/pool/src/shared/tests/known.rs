@@ -1,10 +1,11 @@
-//! What a lane on a simulated medium was told to keep, and whether it has.
+//! Payloads that a lane on a simulated medium was told to keep, and the judgement of those that it
+//! has.
 
 use super::*;
 use crate::{Lane, media::SimMedia};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// What a pool lies on: where an append is durable, and where that takes a commit.
+/// A pool's medium: one where an append is durable, or one where that takes a commit.
 #[derive(Clone, Copy)]
 pub(super) enum On {
     Memory,
@@ -44,7 +45,7 @@ pub(super) fn open(sim: &Arc<SimMedia>) -> Pool {
     PoolOptions::new().open_on("sim", sim.clone()).unwrap()
 }
 
-/// What had been promised by a moment.
+/// The promises up to a moment.
 #[derive(Clone, Default)]
 pub(super) struct Known {
     pub(super) acknowledged: BTreeSet<u64>,

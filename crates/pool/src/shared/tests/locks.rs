@@ -19,7 +19,7 @@ use std::{
     time::Instant,
 };
 
-/// What a process of these tests is to do: `owner POOL LEDGER WORK STEP`, or `member NUMBER LEDGER
+/// The role of a process of these tests: `owner POOL LEDGER WORK STEP`, or `member NUMBER LEDGER
 /// WORK STEP STATE MEMORY`. At STEP of WORK it kills itself.
 const ROLE: &str = "FOREBAY_TEST_LOCKS";
 /// The pool's and a disk's tables' (docs/pool-format.md, "Locks").
@@ -183,7 +183,7 @@ fn use_lane(lane: &SharedLane) {
     assert_eq!(lane.usage().head, end);
 }
 
-/// How the owner of a lane in the pool at `path` ends, in which it or a member does `work`.
+/// The end of the owner of a lane in the pool at `path`, in which it or a member does `work`.
 fn end_of_owner(path: &Path, work: &str, step: &str) -> ExitStatus {
     let ledger = path.with_file_name("ledger");
     File::create(&ledger).unwrap();

@@ -33,7 +33,7 @@ use uuid::Uuid;
 const OWNER: Uuid = Uuid::from_u128(0x0A);
 const SEGMENT: u64 = 16 << 10;
 
-/// What is thrown where a member dies.
+/// Thrown at a member's death.
 struct Died;
 
 fn pool(segments: u64) -> (TempDir, Pool) {
@@ -119,7 +119,7 @@ const TURNING: [&str; 6] = [
     "shared:published",
 ];
 
-/// Where a writer has announced itself, and what it has reserved cannot be told.
+/// Steps at which a writer has announced itself, and its reservation cannot be told.
 const UNCLAIMED: [&str; 4] = [
     "shared:announced",
     "shared:reserved",

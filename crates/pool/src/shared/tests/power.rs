@@ -151,7 +151,7 @@ fn run(sim: &Arc<SimMedia>, rng: &mut Rng) {
     });
 }
 
-/// Which words in flight arrived: none, all, few, half, or most.
+/// The words in flight that arrived: none, all, few, half, or most.
 fn subset(rng: &mut Rng, kind: u64) -> impl FnMut() -> bool + use<> {
     let arrive = [0, 16, 2, 8, 14][kind as usize];
     let mut rng = Rng(rng.below(1 << 60));

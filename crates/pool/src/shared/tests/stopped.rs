@@ -1,5 +1,5 @@
 //! A member that is in the middle of an append while the owner ends the segment, and does not look
-//! at what the owner noted behind its record.
+//! at the owner's note behind its record.
 
 use super::*;
 

@@ -67,7 +67,7 @@ pub(super) struct CopyTarget<'a> {
     earlier: Option<PathBuf>,
     links: bool,
     pub(super) report: CopyReport,
-    /// What was copied, to be verified.
+    /// The copied files, to be verified.
     pub(super) copied: Vec<(&'static str, String)>,
     progress: Option<&'a mut dyn FnMut(&CopyReport)>,
 }

@@ -1,4 +1,4 @@
-//! Checking what a backup copied, as it is read back: every record's checksum, every large value's,
+//! Checks a backup's copies, as they are read back: every record's checksum, every large value's,
 //! and every table's.
 
 use super::{INDEX, target::CopyTarget};

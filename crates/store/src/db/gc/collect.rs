@@ -30,7 +30,7 @@ use std::{
 /// Bytes of a file between two moves of the pace.
 const STEP: u64 = 64 << 10;
 
-/// How far writers may go while a file is collected, beside what the collector writes.
+/// The bytes that writers may write while a file is collected, beside the collector's.
 #[derive(Clone, Copy)]
 pub(super) struct WriteGrant {
     /// The log's tail at the start.

@@ -1,5 +1,5 @@
-//! Looking at the whole log: how much of it is garbage, how much may be, and which file has most.
-//! By samples, see `sample`.
+//! Looking at the whole log: its garbage, the most that this may be, and the file with the most of
+//! it. By samples, see `sample`.
 
 use super::CollectionProgress;
 use crate::{
@@ -50,7 +50,7 @@ impl Estimate {
     }
 }
 
-/// What a look at the whole log found.
+/// The findings of a look at the whole log.
 #[derive(Default)]
 pub(super) struct LogEstimate {
     pub(super) estimate: Estimate,

@@ -25,7 +25,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(10);
 const PAUSE_BYTES: u64 = 16 << 10;
 const PAUSE_END: Duration = Duration::from_millis(250);
 
-/// How far writers may go. Without a collector: anywhere.
+/// The address up to which writers may go. Without a collector: anywhere.
 pub(super) struct Pace {
     /// Writes below this address have nothing to do here.
     mark: AtomicU64,
@@ -63,7 +63,7 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// How writers waited.
+    /// Waits of writers.
     pub(super) fn waits(&self) -> WaitStats {
         self.waits.read().into()
     }

@@ -49,12 +49,12 @@ use std::{
 const IDLE: Duration = Duration::from_millis(20);
 /// How long the collector waits for an ingestion before it gives up for now.
 const INGESTION_MAX: Duration = Duration::from_secs(10);
-/// How long a writer without room waits for a segment that something keeps, as the snapshot of a
-/// transaction does for a moment, and how often it asks again.
+/// Time that a writer without room waits for a segment that something keeps, as the snapshot of a
+/// transaction does for a moment, and the interval at which it asks again.
 pub(in crate::db) const KEPT_MAX: Duration = Duration::from_millis(500);
 const KEPT_LOOK: Duration = Duration::from_millis(1);
 
-/// How writers without room and the collector talk.
+/// Messages between writers without room and the collector.
 #[derive(Default)]
 pub(super) struct ResidentRoom {
     state: Mutex<ResidentState>,

@@ -55,7 +55,7 @@ impl Keyspace<'_> {
         &self.live.facts.name
     }
 
-    /// How long after its put a value expires, if it does.
+    /// Time from its put to a value's expiry, if it expires.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -74,7 +74,7 @@ impl Keyspace<'_> {
         self.live.facts.ttl_ms.map(Duration::from_millis)
     }
 
-    /// How its values are compressed.
+    /// The compression of its values.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -91,7 +91,7 @@ impl Keyspace<'_> {
         self.live.facts.compression
     }
 
-    /// What that gained since the store was opened, of the values that were put in it.
+    /// The gain of that since the store was opened, of the values that were put in it.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -419,7 +419,7 @@ impl Keyspace<'_> {
         self.store
     }
 
-    /// Which of this process's stores it is of.
+    /// The opening of this process's stores that it is of.
     pub(super) fn opening(&self) -> OpeningNumber {
         self.store.shared.opening
     }

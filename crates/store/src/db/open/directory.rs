@@ -1,5 +1,5 @@
-//! The store's directory: whether it is one, its locks, and its manifest. docs/store-format.md,
-//! "Opening", 1.
+//! The store's directory: the check that it is one, its locks, and its manifest.
+//! docs/store-format.md, "Opening", 1.
 //!
 //! It is opened once, and held: the store is in that directory, wherever its path leads later. Its
 //! locks:

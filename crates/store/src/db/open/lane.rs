@@ -1,5 +1,5 @@
-//! The pool's lane at an opening: what the last session left in one, and how a lane is claimed.
-//! docs/store-format.md, "Opening", 2.
+//! The pool's lane at an opening: the records that the last session left in one, and the claim of a
+//! lane. docs/store-format.md, "Opening", 2.
 //!
 //! Acknowledged writes may be in the pool that the manifest names. So exactly that pool must have
 //! been given, with the store's lane in it as the last session left it; without it nothing is

@@ -1,4 +1,4 @@
-//! Where the log ends, and the tail with which it goes on. docs/store-format.md, "Opening", 4 and 5.
+//! The log's end, and the tail with which it goes on. docs/store-format.md, "Opening", 4 and 5.
 //!
 //! A lane that this session can use keeps what is in it, and the log goes on behind. Any other is
 //! emptied into the value-log files; then, as without a lane, the log ends in the files, and goes
@@ -33,7 +33,7 @@ pub(super) struct OpenedLog {
     pub(super) tail: LogTail,
     /// The end of the log in the files.
     pub(super) files_end: Lsn,
-    /// What the lane had beyond it.
+    /// The lane's records beyond it.
     pub(super) recovered: Option<Recovered>,
     /// The session's number.
     pub(super) epoch: u32,

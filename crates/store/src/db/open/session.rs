@@ -1,4 +1,4 @@
-//! What an opening works with until there is a store: the parts on the disk and in the pool.
+//! Parts that an opening works with until there is a store: those on the disk and in the pool.
 //! docs/store-format.md, "Opening", 3, 7 and 8.
 //!
 //! [`OpeningSession::find`] opens the parts, and [`OpeningSession::check`] refuses those that are
@@ -35,12 +35,12 @@ const DISK_SHARE: u64 = 8;
 /// copies, and for deletes beside.
 const DISK_FILES: u64 = 16;
 
-/// What an opening works with until there is a store.
+/// The parts that an opening works with until there is a store.
 pub(super) struct OpeningSession<'a> {
     directory: &'a HeldDirectory,
     pub(super) dir: &'a Path,
     pub(super) disk: Arc<dyn Disk>,
-    /// What the manifest said when it was read.
+    /// The manifest's state when it was read.
     pub(super) state: ManifestState,
     pub(super) log: Arc<ValueLog>,
     /// Value-log files that the manifest does not name.
@@ -187,7 +187,8 @@ impl<'a> OpeningSession<'a> {
         }
     }
 
-    /// What a full disk is to have room for: also for what the last session `left` in a lane.
+    /// Sizes the reserve of a full disk: also for the records that the last session `left` in a
+    /// lane.
     pub(super) fn size_reserve(&self, left: Option<&LeftLane>) {
         let options = self.options;
         let segment = self.pool.map_or(0, |pool| pool.geometry().segment_bytes);

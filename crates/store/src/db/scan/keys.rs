@@ -89,7 +89,7 @@ impl Keys {
         Self::new(self.snapshot.clone(), range)
     }
 
-    /// What is left of the range behind the last batch.
+    /// The rest of the range behind the last batch.
     pub(super) fn range(&self) -> &ScanRange {
         &self.range
     }

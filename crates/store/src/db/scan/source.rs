@@ -20,9 +20,9 @@ pub(super) struct KeySource {
 pub(super) enum SourceOrigin {
     /// Part of a run of a chunk.
     Chunk {
-        /// How many chunks are newer.
+        /// The number of newer chunks.
         age: usize,
-        /// Where the next one starts: what it has lies below.
+        /// The start of the next one: its own records lie below.
         end: Lsn,
         chunk: Weak<Chunk>,
         run: Weak<SortedRun>,
@@ -88,7 +88,7 @@ impl KeySource {
         }
     }
 
-    /// How many chunks are newer than this source.
+    /// The number of chunks that are newer than this source.
     pub(super) fn age(&self) -> usize {
         match &self.from {
             SourceOrigin::Chunk { age, .. } => *age,

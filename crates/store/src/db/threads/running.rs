@@ -1,4 +1,4 @@
-//! [`RunningThreads`]: whether this process may start threads behind a store.
+//! [`RunningThreads`]: the right of this process to start threads behind a store.
 //!
 //! Threads that sleep in a lock or a condition variable are listed by their memory (`parking_lot`,
 //! one table for all of a process). A forked child has the list and not the threads, and the next

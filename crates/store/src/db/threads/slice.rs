@@ -1,4 +1,4 @@
-//! How long a thread keeps a processor that others want.
+//! The time slice of a thread on a processor that others want.
 #![expect(
     unsafe_code,
     reason = "system calls without a safe form, of the calling thread alone"

@@ -1,4 +1,4 @@
-//! A commit: what the transaction read is looked at again, and its writes are appended as one.
+//! A commit: the transaction's reads are looked at again, and its writes are appended as one.
 //!
 //! 1. If it went through ranges: begin to watch them ([`range_watch`](crate::db::range_watch)),
 //!    take a second snapshot, and compare what both have in the ranges. No writer waits. Then
@@ -38,7 +38,7 @@ const FEW: usize = 16;
 /// How often it is tried to have so few.
 const CATCH_UPS: u32 = 16;
 
-/// What a transaction's commit depends on.
+/// The reads that a transaction's commit depends on.
 pub(in crate::db) struct CommitCheck<'s> {
     keys: Vec<ReadKey<'s>>,
     ranges: Option<CheckedRanges<'s>>,

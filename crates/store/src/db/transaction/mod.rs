@@ -1,5 +1,5 @@
-//! [`Transaction`]: reads of a snapshot and writes that go into the log as one batch, if what was
-//! read is still so. docs/store-format.md, "Transactions".
+//! [`Transaction`]: reads of a snapshot and writes that go into the log as one batch, if its reads
+//! still hold. docs/store-format.md, "Transactions".
 //!
 //! Nothing is locked while it runs. Its commit (`commit`) looks again at each key and range that it
 //! read. A transaction is serialisable: the outcome is that of all of them one after another, in

@@ -1,4 +1,4 @@
-//! What a copy of the index as of one view needs: its tables, and the manifest that names them.
+//! Parts of a copy of the index as of one view: its tables, and the manifest that names them.
 
 use super::Index;
 use crate::index::{manifest::IndexManifest, table, view::IndexView};

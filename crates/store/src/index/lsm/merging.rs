@@ -1,4 +1,5 @@
-//! Merges: which is due, its beginning, a step of it, and its output in the place of its inputs.
+//! Merges: the one that is due, its beginning, a step of it, and its output in the place of its
+//! inputs.
 
 use super::{Index, failed};
 use crate::index::{

@@ -61,15 +61,15 @@ mod opening;
 
 const MERGING_ALL: &str = "merging all runs";
 
-/// How to open an index.
+/// Options to open an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexOptions {
     /// Make a new index if the directory is missing or empty.
     pub create: bool,
     /// Capacity of the block cache, bytes.
     pub cache_bytes: u64,
-    /// How much memory whole filters and block indexes may take before the oldest run's are cached
-    /// in parts, bytes. Takes effect when tables are written.
+    /// Memory that whole filters and block indexes may take before the oldest run's are cached in
+    /// parts, bytes. Takes effect when tables are written.
     pub pinned_bytes: u64,
     /// Size at which a table of new entries is closed and the next begun, bytes. Large merges make
     /// larger ones, up to 32 times as large: one file is open for each table.
@@ -95,7 +95,7 @@ pub(crate) struct MergeOfAll {
     pub(crate) bytes: u64,
 }
 
-/// How far a merge of all runs is.
+/// The progress of a merge of all runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MergeState {
     /// So many bytes are written, or taken over.

@@ -1,4 +1,4 @@
-//! Opening: the manifest's tables, an empty index where there is none, and what a crash has left.
+//! Opening: the manifest's tables, an empty index if there is none, and the leftovers of a crash.
 
 use super::{Index, IndexOptions, failed};
 use crate::disk::HeldDirectory;

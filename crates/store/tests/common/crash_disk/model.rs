@@ -1,4 +1,5 @@
-//! What a medium holds after a number of disk operations, and what a power cut leaves of it.
+//! A medium's contents after a number of disk operations, and the rest that a power cut leaves of
+//! them.
 
 use crate::common::Rng;
 use std::{

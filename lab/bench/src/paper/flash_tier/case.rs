@@ -1,4 +1,4 @@
-//! What rows are of, as P2's file has it.
+//! Cases that rows are of, as P2's file has them.
 
 use crate::paper::{catalogue, size::Size};
 use serde::Deserialize;

@@ -1,6 +1,6 @@
-//! What the cache itself takes of a page that it finds, and of one that comes in, beside what the
-//! device takes: flash is a file in memory here, whose reads and writes are measured and left out,
-//! and nothing goes home.
+//! The cache's own time for a page that it finds, and for one that comes in, beside the device's:
+//! flash is a file in memory here, whose reads and writes are measured and left out, and nothing
+//! goes home.
 
 use super::case::SSD;
 use crate::{

@@ -1,5 +1,5 @@
-//! What a flash cache must not make slower: loads that it was not made for, measured while it
-//! cleans.
+//! Loads that a flash cache must not make slower: it was not made for them, and they are measured
+//! while it cleans.
 //!
 //! Flash caches have made things worse: a read that misses looks twice, a scan throws out what is
 //! worth keeping or is read in pieces, and throughput falls while a cache writes home. sysbench's

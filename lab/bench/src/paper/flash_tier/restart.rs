@@ -1,4 +1,4 @@
-//! What a server does after a kill: how long until it serves again, and until it is as fast as it
+//! A server's restart after a kill: the time until it serves again, and until it is as fast as it
 //! was.
 //!
 //! A restart goes through the redo log that is younger than the checkpoint. InnoDB writes pages

@@ -1,4 +1,4 @@
-//! What a row runs on: a server on a copy of the loaded data directory, its devices, its flash
+//! The stage of a row: a server on a copy of the loaded data directory, its devices, its flash
 //! cache and its pool.
 
 use super::case::{Case, Ground};

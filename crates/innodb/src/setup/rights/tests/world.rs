@@ -1,4 +1,4 @@
-//! A data directory behind a cache, and who owns what of it.
+//! A data directory behind a cache, and the owners of its files.
 
 use crate::{
     doublewrite::DoublewriteFile,
@@ -29,7 +29,7 @@ pub(super) struct World {
 }
 
 impl World {
-    /// None where the file system tells neither who may do what nor a file's identity.
+    /// None if the file system tells neither users' rights nor a file's identity.
     pub(super) fn new() -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         let world = Self { dir };

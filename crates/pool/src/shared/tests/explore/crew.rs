@@ -29,7 +29,7 @@ use std::{
 
 pub(super) type Job = Box<dyn FnOnce() + Send>;
 
-/// What is thrown in a thread that dies, or whose schedule is over.
+/// Thrown in a thread that dies, or whose schedule is over.
 pub(super) struct Gone;
 
 /// The threads; number 0 is the owner's, which does not die. Others have the numbers of their
@@ -57,7 +57,7 @@ impl Crew {
         crew
     }
 
-    /// One schedule of `jobs`, a thread each: why it failed, if it did.
+    /// One schedule of `jobs`, a thread each: the reason if it failed.
     pub(super) fn run(&self, watch: Watch, jobs: Vec<Job>) -> Option<String> {
         let mut table = self.table.lock();
         table.begin(watch, jobs);
@@ -77,7 +77,7 @@ impl Crew {
         self.table.lock()
     }
 
-    /// The owner: who has died since it asked last.
+    /// The owner: the members that have died since it asked last.
     pub(super) fn graves(&self) -> Vec<u32> {
         std::mem::take(&mut self.table.lock().graves)
     }
@@ -121,7 +121,7 @@ impl Crew {
         }
     }
 
-    /// Who goes on: chosen from all that can, `stays` first if it can stay.
+    /// Chooses the thread that goes on from all that can, `stays` first if it can stay.
     fn switch(&self, mut table: MutexGuard<'_, Table>, stays: Option<usize>) -> Next {
         let next = match table.failure {
             // All that are left end, one after the other.

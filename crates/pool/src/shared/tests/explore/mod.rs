@@ -33,7 +33,7 @@ use std::{rc::Rc, sync::Arc, time::Instant};
 use table::Bounds;
 use watch::{DIFFERS, Idle, Watch};
 
-/// What is explored.
+/// A scenario that is explored.
 #[derive(Clone)]
 struct Scenario {
     name: &'static str,
@@ -47,7 +47,7 @@ struct Scenario {
     owner: Owner,
 }
 
-/// What the owner does, beside preparing segments and burying.
+/// The owner's work, beside preparing segments and burying.
 #[derive(Clone, Copy, Default)]
 struct Owner {
     drains: bool,
@@ -55,7 +55,7 @@ struct Owner {
     commits: bool,
 }
 
-/// What is known at the end of a schedule: addresses and numbers of records.
+/// The facts at the end of a schedule: addresses and numbers of records.
 #[derive(Default)]
 struct Told {
     returned: Mutex<Vec<(u64, u64)>>,

@@ -1,4 +1,4 @@
-//! What is explored. The numbers of preemptions are such that all of it takes some seconds.
+//! Explored scenarios. The numbers of preemptions are such that all of it takes some seconds.
 
 use super::{On, Owner, Scenario, table::Bounds};
 

@@ -1,4 +1,5 @@
-//! What the threads of a [`Crew`](super::crew::Crew) do, and who of them goes on: see there.
+//! The table of a [`Crew`](super::crew::Crew): the state of its threads, and the choice of the
+//! next: see there.
 
 use super::{
     crew::Job,
@@ -9,7 +10,7 @@ use crate::format::record::Lsn;
 
 /// More steps than this are no progress.
 const STEPS_MAX: usize = 5_000;
-/// What a thread has done here since its step before can be seen by no other that lives, but by a
+/// Steps of a thread since its step before that can be seen by no other that lives, but by a
 /// recovery: to stand still here is to stand still there.
 const UNSEEN: [&str; 4] = [
     "media:stored",
@@ -20,7 +21,7 @@ const UNSEEN: [&str; 4] = [
 /// Waits end by their limit so often in a schedule, or for ever.
 const RESCUES_MAX: u32 = 12;
 
-/// What a thread can do.
+/// A thread's state.
 #[derive(Debug)]
 pub(super) enum Status {
     Ready,
@@ -37,7 +38,7 @@ pub(super) enum Status {
     Over,
 }
 
-/// How far schedules go.
+/// The limits of schedules.
 #[derive(Clone, Copy)]
 pub(super) struct Bounds {
     /// Switches away from a thread that could go on.
@@ -62,7 +63,7 @@ pub(super) struct Table {
     /// Threads that died and are not mourned yet: the owner takes them.
     pub(super) graves: Vec<u32>,
     left: Bounds,
-    /// Where the mark stood when each thread waited for it last.
+    /// The mark's place when each thread waited for it last.
     looked: Vec<Option<Lsn>>,
     rescues: u32,
     trace: Vec<(usize, &'static str)>,
@@ -217,7 +218,7 @@ impl Table {
         self.failure.get_or_insert_with(|| why.to_owned());
     }
 
-    /// What happened, the last of it.
+    /// The last events.
     pub(super) fn story(&self) -> String {
         let mut story = String::new();
         let mut last = usize::MAX;

@@ -1,4 +1,4 @@
-//! What the threads of an explored lane wait for, read from the state that they share.
+//! The waits of an explored lane's threads, read from the state that they share.
 
 use super::super::{super::state::SeenCell, SharedLane, known::DRAINED};
 use crate::{
@@ -17,7 +17,7 @@ pub(super) struct Watch {
     pub(super) has_differed: bool,
 }
 
-/// What an owner that waits has seen.
+/// The sight of an owner that waits.
 #[derive(Debug)]
 pub(super) struct Idle {
     turned: u32,
@@ -50,7 +50,7 @@ impl Watch {
         self.lane.state().at()
     }
 
-    /// Whether one that looks at the mark now and then finds anything: that it is there, or that it
+    /// True if one that looks at the mark now and then finds anything: that it is there, or that it
     /// can be moved on, unless that was tried `in_vain`.
     pub(super) fn is_worth_a_look(&self, lsn: Lsn, in_vain: Option<Lsn>) -> bool {
         let state = self.lane.state();
