@@ -39,7 +39,7 @@ BUILD_FAILPOINTS := cargo build --profile failpoints --features forebay/failpoin
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: docs help setup demo check test test-long packages test-packages test-systemd image test-containers test-programs bench-programs test-legs bench-legs test-aarch64 test-arm64 failpoints powercut powercut-quick suites bench bench-quick lint fmt fuzz advisories
+.PHONY: docs help setup demo check test test-long packages test-packages test-systemd image test-containers test-programs bench-programs test-legs bench-legs test-many-files test-aarch64 test-arm64 failpoints powercut powercut-quick suites bench bench-quick lint fmt fuzz advisories
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -195,6 +195,10 @@ bench-legs: ## Measure a commit on two legs beside an echo of the same bytes, an
 	@scripts/setup.sh test-legs
 	$(BUILD) -p forebay-lab -p forebay-lab-preload
 	FOREBAY=$(FOREBAY) python3 -m lab.legs --speed
+
+test-many-files: ## A hundred thousand logs of one run: killed, cut off, recovered (as root, some 40 minutes and 12 GiB of memory)
+	@scripts/setup.sh test-many-files
+	scripts/test_many_files.sh
 
 test-arm64: ## Run Redis, SQLite, PostgreSQL and etcd with Debian's kernel for arm64 in an emulated machine: killed, and cut off (needs root and Debian's archive); FROM=DIR takes programs that are built, DEB=FILE a package, ONLY=redis|sqlite|postgres|etcd
 	@scripts/setup.sh aarch64 test-arm64

@@ -28,6 +28,7 @@ usage: scripts/setup.sh TARGET...
   test-programs  what programs-quick needs, RabbitMQ, BookKeeper, OpenSearch, Valkey with a module, Derby, H2, WiredTiger (built from source), Berkeley DB, DuckDB, Firebird, OpenLDAP, LMDB, SQLite for Java and Node.js, and their clients in Python
   legs-quick   Redis, PostgreSQL and SQLite, nbdkit, ip, nft, ext4's tools
   test-legs    Rust, what legs-quick needs
+  test-many-files  Rust, user-mode Linux
   test-arm64   mmdebstrap, QEMU for arm64, ext4's tools, depmod
   advisories   cargo-deny (builds for some minutes)
   all          test lint demo bench powercut
@@ -675,6 +676,10 @@ setup() {
     test-arm64)
         need_debian mmdebstrap mmdebstrap qemu-system-aarch64 qemu-system-arm /sbin/mke2fs e2fsprogs setpriv util-linux \
             /sbin/depmod kmod python3 python3
+        ;;
+    test-many-files)
+        need_rust
+        need_debian cc build-essential jq jq linux.uml user-mode-linux
         ;;
     packages)
         need_rust
