@@ -1,7 +1,7 @@
 //! The cache's thread: it writes pages home, answers commands, writes the status, and finds out the
 //! losses of a flash device that fails.
 
-mod desk;
+mod command_service;
 mod resize;
 
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     session::CacheSession,
     status::RecentWindow,
 };
-use desk::ControlDesk;
+use command_service::ControlDesk;
 use forebay_flash::{AdmissionPolicy, CacheStats, PageName, WritePolicy};
 use std::{
     collections::VecDeque,

@@ -9,9 +9,9 @@ mod identify;
 pub use by_name::{exporting, rename, truncate_path, truncating, unlink};
 
 use crate::{
-    closed_files,
+    cache_route, closed_files,
     complain::{complain_again, complain_of, said},
-    decide, environment,
+    environment,
     file::{PageFile, PageRoute, RealRead, RealWrite},
     file_kinds, foreign_programs,
     session::{self, CacheSession},
@@ -65,7 +65,7 @@ fn know_opened(fd: BorrowedFd<'_>, path: &[u8]) -> Result<(), Errno> {
     let of = known.identity;
     let file = match table::find(|file| file.known.identity == of) {
         Some(file) => file,
-        None => Arc::new(decide::on_open(session, fd, known)?),
+        None => Arc::new(cache_route::on_open(session, fd, known)?),
     };
     if matches!(*file.state.read(), PageRoute::Plain) && !file.has_left() {
         return Ok(());
@@ -133,7 +133,7 @@ pub fn write(
 ) -> Result<usize, Errno> {
     match of(fd.as_raw_fd())? {
         Some((file, session)) => {
-            decide::before_write(&file, session, fd, from, offset)?;
+            cache_route::before_write(&file, session, fd, from, offset)?;
             file.write(session, from, offset, real)
         }
         None => real(from, offset),

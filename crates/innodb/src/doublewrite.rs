@@ -24,8 +24,8 @@ mod room;
 use crate::{
     descriptor::{check_owner, hold_plain, reopen},
     file_kinds::COPIES_FILE,
+    file_magic,
     guard::ActiveGuard,
-    magic,
     page::{PAGE_BYTES, PageBuffer},
     page_layout::log_sequence,
 };
@@ -254,7 +254,7 @@ impl DoublewriteFile {
             let path = self.path.display();
             io::Error::new(e.kind(), format!("{path}: {e}"))
         };
-        if !magic::is_at(&header, MAGIC).map_err(named)? {
+        if !file_magic::is_at(&header, MAGIC).map_err(named)? {
             return Ok(None);
         }
         let number =

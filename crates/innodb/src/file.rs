@@ -112,7 +112,7 @@ impl PageFile {
     }
 
     /// Writes pages to the cache; anything else to the file, which may become plain for it. What
-    /// is written to page 0 was [decided](crate::decide) on before.
+    /// is written to page 0 was [decided](crate::cache_route) on before.
     pub(crate) fn write(
         &self,
         session: &CacheSession,

@@ -1,7 +1,7 @@
 //! The search for a cache's files: by the names that they were registered with, or, since files are
 //! renamed, by looking through the data directory.
 
-mod look;
+mod held_homes;
 mod relocation;
 
 use crate::{
@@ -11,8 +11,8 @@ use crate::{
     recorded_names,
 };
 use forebay_flash::{Cache, CachedFile, Identity};
-pub use look::HomesError;
-use look::hold;
+pub use held_homes::HomesError;
+use held_homes::hold;
 use relocation::MovedDirectory;
 use rustix::{
     fd::{AsFd, OwnedFd},

@@ -31,7 +31,7 @@ pub(crate) use running::claim;
 use crate::{
     descriptor::{hold_plain, link_to},
     file_kinds::GUARD_FILE,
-    magic,
+    file_magic,
     page::PAGE_BYTES,
 };
 use forebay_flash::{Epochs, Identity};
@@ -187,7 +187,7 @@ fn open(path: &Path) -> io::Result<File> {
 fn read_header(file: &File) -> io::Result<Option<GuardHeader>> {
     let mut sector = [0; SECTOR];
     match file.read_exact_at(&mut sector, 0) {
-        Ok(()) => Ok(magic::is_at(&sector, MAGIC)?
+        Ok(()) => Ok(file_magic::is_at(&sector, MAGIC)?
             .then(|| GuardHeader::decode(&sector))
             .flatten()),
         Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(None),

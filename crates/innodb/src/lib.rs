@@ -35,6 +35,7 @@
 //! tablespace.
 
 mod boot_clock;
+mod cache_route;
 mod cache_thread;
 mod calls;
 mod checkpoint;
@@ -42,12 +43,12 @@ mod closed_files;
 mod complain;
 mod control;
 mod control_files;
-mod decide;
 mod descriptor;
 mod doublewrite;
 mod environment;
 mod file;
 mod file_kinds;
+mod file_magic;
 mod find;
 mod flash_place;
 mod foreign_programs;
@@ -55,7 +56,6 @@ mod guard;
 mod home;
 mod identity;
 mod lost_pages;
-mod magic;
 mod page;
 mod page_layout;
 mod recorded_names;

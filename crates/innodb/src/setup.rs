@@ -1,7 +1,7 @@
 //! Making a cache, looking at it, emptying it, and ending it: for the command, while no server has
 //! it.
 
-mod blank;
+mod blank_headers;
 mod cache_files;
 mod create;
 mod directory;

@@ -21,11 +21,11 @@
 //!   caller's own.
 
 mod agent;
+mod agent_entry;
 mod agent_state;
 mod caller;
 mod calls;
-mod enter;
-mod entered;
+mod child_agent;
 mod entry_words;
 mod filter;
 mod guardian;
@@ -46,7 +46,7 @@ mod spent_numbers;
 mod unanswered;
 
 pub use agent::Agent;
-pub use entered::ENTERED_ENV;
+pub use child_agent::ENTERED_ENV;
 pub use guardian::{AgentFate, CONTROL_ENV, Guardian};
 pub use launch::ProgramImage;
 pub use preconditions::{NotServed, can_serve, can_serve_children, costs_rights};

@@ -1,6 +1,6 @@
 //! `forebay pool create`.
 
-use super::{making, status::PoolReport};
+use super::{pool_creation, status::PoolReport};
 use crate::{failure::Failure, output, size, users::SystemUser};
 use clap::Args;
 use forebay_pool::{PoolGeometry, PoolOptions};
@@ -93,7 +93,7 @@ impl Create {
             .copies(self.copies)
             .insecure(self.insecure);
         let owner = self.owner.as_deref().map(SystemUser::named).transpose()?;
-        making::make(&options, &self.path, self.size, owner.as_ref())?;
+        pool_creation::make(&options, &self.path, self.size, owner.as_ref())?;
         let pool = PoolOptions::new().open(&self.path)?;
         output::report(self.json, &PoolReport::of(&pool), |report| {
             format!("created {}\n{}", self.path.display(), report.human())

@@ -2,11 +2,11 @@
 
 mod check;
 mod create;
-mod making;
+mod pool_creation;
 mod remove;
 mod status;
 
-pub use making::make;
+pub use pool_creation::make;
 
 use crate::failure::Failure;
 use clap::Subcommand;

@@ -2,7 +2,7 @@
 //! is left in it at the end.
 
 mod running;
-mod unnoted;
+mod unregistered_runs;
 
 pub use self::running::{NotedRun, RunningCaches};
 

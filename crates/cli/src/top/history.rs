@@ -4,7 +4,7 @@
 //! A run that ends is kept for some seconds, and as long as it is looked at, so that whoever
 //! watches it sees what became of it.
 
-use super::{look::RunLook, rows::RowId};
+use super::{rows::RowId, run_poll::RunLook};
 use crate::rates::RunRates;
 use forebay_files::supervisor::{OrphanedRun, SupervisorStatus, WaitingPool};
 use forebay_innodb::CacheStatus;

@@ -13,18 +13,18 @@ mod figures;
 mod files;
 mod history;
 mod list;
-mod look;
 mod paint;
 mod rows;
+mod run_poll;
 mod state;
 mod terminal;
 
 use crate::{failure::Failure, output, run};
 use clap::Args;
 use crossterm::event::KeyEvent;
-use look::{RunLook, RunPlace};
 use nix::sys::signal::Signal;
 use paint::ScreenPaint;
+use run_poll::{RunLook, RunPlace};
 use state::{KeyAction, TopState};
 use std::{
     env,
@@ -199,7 +199,7 @@ fn begin(
     let (place, interval) = (state.place.clone(), state.interval);
     spawn("looks", to_screen, move |to_screen| {
         let take = |look| to_screen.send(TopMessage::Look(Box::new(look))).is_ok();
-        look::go_on_looking(&place, interval, &intervals, take);
+        run_poll::go_on_looking(&place, interval, &intervals, take);
         Ok(())
     })?;
     spawn("signals", to_screen, move |to_screen| {

@@ -4,9 +4,9 @@ use super::{
     detail,
     history::{RunHistory, WatchedCache, WatchedRunId},
     list,
-    look::{RunLook, RunPlace},
     paint::{ScreenPaint, broken},
     rows::{self, RowId, RunOrder, RunRow},
+    run_poll::{RunLook, RunPlace},
 };
 use crate::output::printable;
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};

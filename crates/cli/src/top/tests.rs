@@ -2,9 +2,9 @@
 
 use super::{
     history::RunPresence,
-    look::{RunLook, RunPlace},
     paint::ScreenPaint,
     rows::RunHealth,
+    run_poll::{RunLook, RunPlace},
     state::{KeyAction, TopState},
 };
 use crate::run::RunningFlash;

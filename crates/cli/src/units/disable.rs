@@ -10,10 +10,10 @@
 //! Of another root's system only (3) to (5) are done: its paths mean other files here.
 
 use super::{
+    drain_proof::{DrainProof, ProofScope, prove},
     drop_in::{program_of, recovery_drop_ins},
     enabled_unit::EnabledUnit,
     plan::{RECOVERY_FILE, is_own_recovery_unit},
-    proof::{DrainProof, ProofScope, prove},
     search::{UnitRoot, remove_file, write_file},
     systemd,
 };

@@ -5,13 +5,13 @@
 
 use super::{
     checks::{check_data, check_program, check_reachable, installed},
+    distribution_defaults::{UnitProgram, profile_of_unit},
     drop_in::{self, DropInText, UnitDropIn, has_metrics, recovery_drop_in, recovery_drop_ins},
-    known::{UnitProgram, profile_of_unit},
     name::UnitName,
+    parsed_unit::UnderstoodUnit,
     pool_place::{PlannedPool, PoolWish},
     sandbox::{self, SandboxNeeds},
     search::{FoundUnit, UnitFile, UnitRoot, remove_file, write_file},
-    understood::UnderstoodUnit,
 };
 use crate::{
     failure::Failure,

@@ -1,7 +1,7 @@
 //! Another size while the server runs: asked for by a command, or begun by an earlier server, and
 //! done by the cache's thread.
 
-use super::{STAY, desk::ControlDesk};
+use super::{STAY, command_service::ControlDesk};
 use crate::{
     complain::{complain, complain_of},
     control::ControlAnswer,

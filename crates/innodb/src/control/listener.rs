@@ -10,7 +10,7 @@
 //! 2. It listens, and its file is renamed to `PATH.control`. Only the process that has the cache's
 //!    lane locked does this, so a socket that has the name is left of a server that has ended.
 //! 3. The thread reads `PATH.settings` once more, and goes on with a resize that an earlier server
-//!    has begun (`cache_thread/desk.rs`).
+//!    has begun (`cache_thread/command_service.rs`).
 //! 4. Every five seconds it looks whether the name is still that of its socket, and begins again if
 //!    it is not, or if a step failed.
 //! 5. An orderly end removes the name, if it is that of its socket. A forked child closes its

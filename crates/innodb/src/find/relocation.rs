@@ -5,7 +5,7 @@
 //! file that is found where it was may be the original's, and nothing of the snapshot's cache must
 //! be written there.
 
-use super::look::{HomesError, hold};
+use super::held_homes::{HomesError, hold};
 use crate::file_kinds;
 use std::{
     ffi::OsStr,

@@ -2,7 +2,7 @@
 //! that it has looked at, wherever their names lead by then.
 
 use super::{
-    blank::{has_blank_headers, start_of},
+    blank_headers::{has_blank_headers, start_of},
     directory::{CacheDirectory, DirectoryEntry},
     error::SetupError,
     location::CacheLocation,

@@ -3,7 +3,7 @@
 //! A cache has its metadata in a pool of its own beside the flash file, so that one file system has
 //! both: each fence there is a sync of that file.
 
-use super::{blank::is_ended, error::SetupError};
+use super::{blank_headers::is_ended, error::SetupError};
 use crate::{
     control_files::{beside, directory_of},
     home::Homes,

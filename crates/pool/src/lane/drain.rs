@@ -10,7 +10,7 @@
 
 use super::{
     Lane, LaneControl, SlotState, Stall,
-    ahead::{AheadBytes, AheadPages, SegmentGrowth, WrittenAhead},
+    ahead_pages::{AheadBytes, AheadPages, SegmentGrowth, WrittenAhead},
 };
 use crate::{
     error::AppendError, format::layout::PAGE, format::record::Lsn, format::segment::next_start,

@@ -13,7 +13,7 @@
 //! Lock order: a lane has one mutex, `control`, for everything that happens once a segment. It is
 //! never held while waiting for another lock. Appends and reads take no lock.
 
-mod ahead;
+mod ahead_pages;
 mod append;
 mod commit;
 mod crowding;
@@ -24,8 +24,8 @@ pub(crate) mod recover;
 mod resume;
 mod write;
 
-use ahead::WrittenAhead;
-pub use ahead::{AheadBytes, AheadPages};
+use ahead_pages::WrittenAhead;
+pub use ahead_pages::{AheadBytes, AheadPages};
 pub use crowding::Crowded;
 use crowding::Crowding;
 pub use drain::{DrainWork, Sealed};

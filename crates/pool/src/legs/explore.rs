@@ -5,7 +5,7 @@
 //! set of writes in its memory. Each control breaks one rule and has to be found out.
 
 use super::{
-    choose::{LegAnswer, choose},
+    complete_legs::{LegAnswer, choose},
     ledger::{LegLedger, next_term},
     mask::LegMask,
     superblock::{LegRecord, TERM},

@@ -11,15 +11,16 @@
 //! Locks: `state` alone. Nothing is sent, and nobody is called, while it is held.
 
 use super::{
-    asking::{ask_all, boot_id, check_empty, next_record, refusal},
-    choose::{ChosenLegs, LegAnswer, choose},
+    complete_legs::{ChosenLegs, LegAnswer, choose},
     group_state::{GroupState, LegSeat, OnWritten},
-    heartbeat, keeper,
+    heartbeat,
+    inquiry::{ask_all, boot_id, check_empty, next_record, refusal},
     lease::{TAKEOVER, WriterLease},
     ledger::{LegLedger, WriteNumber},
     link::LegLink,
     mask::LegMask,
     pool_file::LegsFile,
+    rejoin,
     superblock::{LEG_DATA, LegRecord},
 };
 use crate::{
@@ -277,7 +278,7 @@ impl LegGroup {
                 .as_ref()
                 .ok_or(io::ErrorKind::NotConnected)?;
             let seen = seats[leg].newest;
-            if keeper::announce(link, leg, &record, &chosen.record, seen)?.is_some() {
+            if rejoin::announce(link, leg, &record, &chosen.record, seen)?.is_some() {
                 return Ok(None);
             }
         }
@@ -295,13 +296,13 @@ impl LegGroup {
             let record = next_record(&state.chosen, &state.seats);
             state.ledger = Some(LegLedger::begin(record));
         }
-        keeper::make_changes(self);
+        rejoin::make_changes(self);
         if let Some(why) = &self.state.lock().over {
             return Err(io::Error::other(why.to_string()));
         }
         // Without either of them it is no writer.
         self.start("forebay-beat", heartbeat::beat)
-            .and_then(|()| self.start("forebay-legs", keeper::keep))
+            .and_then(|()| self.start("forebay-legs", rejoin::keep))
             .inspect_err(|e| self.end(&format!("there is no thread for it: {e}")))
     }
 

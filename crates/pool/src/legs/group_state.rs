@@ -1,11 +1,11 @@
 //! The state of a group of legs: their links, the ledger, and the waiting writes.
 
 use super::{
-    choose::ChosenLegs,
-    keeper,
+    complete_legs::ChosenLegs,
     ledger::{LegLedger, WriteNumber},
     link::LegLink,
     mask::LegMask,
+    rejoin,
     superblock::LegRecord,
 };
 use crate::MonotonicTime;
@@ -90,7 +90,7 @@ impl GroupState {
     pub(super) fn forget_settled(&mut self) {
         if let Some(ledger) = &self.ledger {
             self.busy
-                .retain(|number, _| *number == keeper::COPY || !ledger.is_settled(*number));
+                .retain(|number, _| *number == rejoin::COPY || !ledger.is_settled(*number));
         }
     }
 }

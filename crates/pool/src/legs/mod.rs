@@ -9,10 +9,9 @@
 //!   threads; `trip`: how far away one is; `lease`: for how long a look at the legs is good.
 
 mod address;
-mod asking;
 mod certificates;
 mod channel;
-mod choose;
+mod complete_legs;
 mod disk_leg;
 #[cfg(test)]
 mod explore;
@@ -20,7 +19,7 @@ mod group;
 mod group_state;
 mod handshake;
 mod heartbeat;
-mod keeper;
+mod inquiry;
 mod lease;
 mod ledger;
 mod link;
@@ -28,14 +27,15 @@ mod mask;
 mod openssl;
 mod pool_file;
 mod psk;
+mod rejoin;
+mod round_trip;
 mod superblock;
 #[cfg(test)]
 mod tests;
 mod tls;
-mod trip;
 
 pub(crate) use group::LegGroup;
 pub(crate) use mask::LegMask;
 pub(crate) use pool_file::LegsFile;
+pub use round_trip::LegTrip;
 pub(crate) use superblock::LEG_DATA;
-pub use trip::LegTrip;

@@ -2,7 +2,7 @@
 //! note in the directory of the runs while its program runs, locked as long as it is there. A note
 //! that is not locked was left by a run that was killed, whatever process has its number by now.
 
-use super::unnoted;
+use super::unregistered_runs;
 use crate::failure::Failure;
 use forebay_files::supervisor::RunScope;
 use forebay_innodb::{BootTime, CacheStatus, status_of};
@@ -133,7 +133,7 @@ impl RunningCaches {
         if whose == RunScope::Directory {
             return running;
         }
-        for (run, found) in unnoted::find(whose) {
+        for (run, found) in unregistered_runs::find(whose) {
             if running.known.contains(&run) {
                 continue;
             }

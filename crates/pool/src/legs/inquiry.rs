@@ -2,7 +2,7 @@
 
 use super::{
     address::LegAddress,
-    choose::{ChosenLegs, LegAnswer, LegRefusal},
+    complete_legs::{ChosenLegs, LegAnswer, LegRefusal},
     group_state::LegSeat,
     ledger::next_term,
     link::{ANSWER_LIMIT, LegLink, is_blank},

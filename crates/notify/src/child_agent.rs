@@ -1,6 +1,6 @@
 //! The agent of a child: it is started by the supervisor, beside the process that is to become the
-//! program ([`enter`](crate::enter)), and not above it. docs/notify.md, "A child of a program with
-//! the library".
+//! program ([`enter`](crate::agent_entry)), and not above it. docs/notify.md, "A child of a program
+//! with the library".
 #![expect(unsafe_code, reason = "a descriptor that was inherited")]
 
 use crate::{
