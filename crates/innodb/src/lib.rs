@@ -11,8 +11,8 @@
 //!   pages that a cache can take;
 //! * `session`: the cache of this process, opened with the first page file; its thread writes pages
 //!   home;
-//! * `calls`: what becomes of each file function of the C library; `decide`: whether a file's pages
-//!   go through the cache;
+//! * `calls`: what becomes of each file function of the C library; `cache_route`: whether a file's
+//!   pages go through the cache;
 //! * `table`: which descriptor is which file; `file`: a page file in use; `closed_files`: what
 //!   becomes of those that are not;
 //! * `checkpoint`: which writes are InnoDB's checkpoints;

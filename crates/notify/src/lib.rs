@@ -15,8 +15,8 @@
 //! * [`spent_numbers`]: those that no other log gets yet;
 //! * [`pending`]: changes that the kernel makes after an answer;
 //! * [`guardian`]: goes on when the agent has died, and answers what was [unanswered];
-//! * [`enter`]: the process that becomes a child's program, [`entered`]: its agent, and the
-//!   [`entry_words`] between them; [`serving_stage`]: whether that does anything;
+//! * [`agent_entry`]: the process that becomes a child's program, [`child_agent`]: its agent, and
+//!   the [`entry_words`] between them; [`serving_stage`]: whether that does anything;
 //! * [`plain_calls`]: what is answered when nobody follows a log; [`self_paths`]: names of the
 //!   caller's own.
 

@@ -1,6 +1,6 @@
 //! `forebay top`: all runs on one screen, again and again.
 //!
-//! * [`look`]: what `forebay status` reads, by a thread of its own;
+//! * [`run_poll`]: what `forebay status` reads, by a thread of its own;
 //! * [`history`]: what is known of the runs by then, and what they did in each interval;
 //! * [`rows`], [`files`], [`columns`], [`figures`]: lines of tables, their order and their width;
 //! * [`list`], [`detail`], [`paint`]: what is drawn;

@@ -2,13 +2,14 @@
 //! run`, by a drop-in, and out of it again with a proof that nothing is left. docs/install.md and
 //! docs/removal.md.
 //!
-//! * [`search`], [`settings`] and [`command`] read the unit; [`understood`] says what it comes to.
-//! * [`known`], [`postgres`] and [`config_files`] add what is known of its database.
+//! * [`search`], [`settings`] and [`command`] read the unit; [`parsed_unit`] says what it comes to.
+//! * [`distribution_defaults`], [`postgres`] and [`config_files`] add what is known of its
+//!   database.
 //! * [`checks`] looks for what must be there, [`pool_place`] chooses a pool, [`sandbox`] answers
 //!   the unit's sandbox.
 //! * All of it is a [`plan`], which [`enable`] shows and carries out; [`drop_in`] is what it
 //!   writes.
-//! * [`disable`] goes back from an [`enabled_unit`], and [`proof`] looks whether it may.
+//! * [`disable`] goes back from an [`enabled_unit`], and [`drain_proof`] looks whether it may.
 //!
 //! Whatever cannot be wrapped is refused in a sentence, before anything is changed.
 

@@ -2,7 +2,7 @@
 //! that is complete. docs/legs.md.
 //!
 //! A group is opened for reading. [`LegGroup::take_over`] makes it the writer, with a thread that
-//! *keeps* it (`keeper`), and one that looks whether it is that still (`heartbeat`). All that is
+//! *keeps* it (`rejoin`), and one that looks whether it is that still (`heartbeat`). All that is
 //! decided is in the [`LegLedger`]; this carries it out.
 //!
 //! A range of bytes is written by one write at a time: a leg may do two in any order. The copy to a

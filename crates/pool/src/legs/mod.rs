@@ -1,12 +1,12 @@
 //! A pool's memory in other machines: its *legs*, which are NBD exports. docs/legs.md.
 //!
 //! * `mask`, `superblock`, `pool_file`, `address`: which legs there are, where, and what each says;
-//! * `ledger`: the writer's protocol, and `choose`, a recovery's decision, both without input and
-//!   output: `explore` drives them through every order of events;
+//! * `ledger`: the writer's protocol, and `complete_legs`, a recovery's decision, both without
+//!   input and output: `explore` drives them through every order of events;
 //! * `handshake`, `link`, `channel`: a connection to one leg; `tls`, `certificates`, `psk` (by the
 //!   system's `openssl`): an encrypted one; `disk_leg`: one on this machine's disk;
-//! * `group` (`group_state`, `asking`): all of them as one medium; `keeper` and `heartbeat`, its
-//!   threads; `trip`: how far away one is; `lease`: for how long a look at the legs is good.
+//! * `group` (`group_state`, `inquiry`): all of them as one medium; `rejoin` and `heartbeat`, its
+//!   threads; `round_trip`: how far away one is; `lease`: for how long a look at the legs is good.
 
 mod address;
 mod certificates;
