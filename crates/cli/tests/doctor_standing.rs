@@ -261,7 +261,7 @@ fn a_pool_is_recovered_though_a_flash_guard_is_unreadable() {
         let copy = sandbox.file("data/copy");
         fs::create_dir(&copy).unwrap();
         symlink(target, copy.join(name)).unwrap();
-        let said = ["data/copy", name, "cannot be told"];
+        let said = ["data/copy", name, "may have newer pages"];
         let report = sandbox.run("recover --json --for data");
         assert_eq!(report.code, Some(1), "{}", report.stderr);
         let report = report.json();

@@ -186,7 +186,7 @@ os.fsync(fd)
 os.write(fd, b'acknowledged')
 os.fsync(fd)");
     for words in [
-        "synced of 1 absorbed file is on the disk",
+        "synced write to 1 absorbed file is on the disk",
         "2 syncs were saved",
     ] {
         assert!(said.contains(words), "{said}");
@@ -234,7 +234,7 @@ os.write(fd, b'after that')";
     };
     let said = written("stays.log plain.log");
     for words in [
-        "synced of 1 absorbed file is on the disk",
+        "synced write to 1 absorbed file is on the disk",
         "; 1 became plain",
     ] {
         assert!(said.contains(words), "{said}");

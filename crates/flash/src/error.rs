@@ -187,7 +187,7 @@ pub enum FlashError {
     },
     /// The pool has no lane of this cache.
     #[error(
-        "flash {flash} has its metadata in lane {owner} of pool {pool}, and there is no such lane. Without it, which pages are the newest is not known: restore the pool; nothing was changed"
+        "flash {flash} has its metadata in lane {owner} of pool {pool}, and there is no such lane. Without it, the newest pages are not known: restore the pool; nothing was changed"
     )]
     NoLane {
         /// The device in words.

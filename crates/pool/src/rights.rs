@@ -257,7 +257,7 @@ fn groups_of(user: u32) -> io::Result<Option<(u32, Vec<u32>)>> {
             // Each of these is some system's "no such user".
             0 | libc::ENOENT | libc::ESRCH | libc::EBADF | libc::EPERM => Ok(None),
             error => Err(io::Error::other(format!(
-                "which groups user {user} has cannot be told: {}. Nothing was changed",
+                "the groups of user {user} cannot be told: {}. Nothing was changed",
                 io::Error::from_raw_os_error(error)
             ))),
         };

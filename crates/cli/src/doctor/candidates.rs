@@ -30,7 +30,7 @@ const FREE: u64 = 192 << 20;
 /// A gain below this is within the noise of a disk.
 const PAYS: f64 = 1.5;
 /// Of a directory that no mount holds.
-const NOWHERE: &str = "which file system it is on is not known";
+const NOWHERE: &str = "its file system is not known";
 /// No disk has anything safe in less, µs: it is memory, or says so before it is.
 const TOO_FAST_US: f64 = 8.0;
 
@@ -140,7 +140,7 @@ impl CandidateSpot {
         let which = match self.same_disk {
             Some(true) => "the same disk as the data",
             Some(false) => "another disk than the data's",
-            None => "whether on the data's disk is not known",
+            None => "perhaps on the data's disk",
         };
         let losses = self.losses.iter();
         let losses: String = losses

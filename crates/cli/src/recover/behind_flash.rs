@@ -47,7 +47,7 @@ pub fn unknown(directory: &Path, why: &io::Error) -> String {
         _ => "Mend that, and repeat this",
     };
     format!(
-        "{}: whether a flash cache has newer pages than the files there cannot be told: {why}. {remedy}",
+        "{}: a flash cache may have newer pages than the files there: {why}. {remedy}",
         directory.display()
     )
 }

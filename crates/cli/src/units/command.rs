@@ -81,7 +81,7 @@ impl ExecLine {
             prefixes: (*prefixes).to_owned(),
             starter: String::new(),
             program: program
-                .ok_or_else(|| format!("which program {line:?} starts cannot be told"))?,
+                .ok_or_else(|| format!("the program that {line:?} starts cannot be told"))?,
             words: words.to_owned(),
         })
     }

@@ -145,7 +145,7 @@ fn pools_in(file: &UnitFile, name: &UnitName) -> Result<Vec<PathBuf>, Failure> {
     match pools.is_empty() {
         false => Ok(pools),
         true => Err(Failure::Failed(format!(
-            "{} names no pool, neither in a line \"# pool\" nor in its ExecStart, so where acknowledged writes may be is not known. Put the line there, and repeat this",
+            "{} names no pool, neither in a line \"# pool\" nor in its ExecStart, so the place of acknowledged writes is not known. Put the line there, and repeat this",
             file.path.display()
         ))),
     }

@@ -80,7 +80,7 @@ impl UnderstoodUnit {
         let user = self.settings.value("User").unwrap_or("root");
         let user = name.expand(user).ok_or_else(|| {
             Failure::Failed(format!(
-                "{}: which user User={user} is cannot be told",
+                "{}: the user of User={user} is not known",
                 name.stem()
             ))
         })?;

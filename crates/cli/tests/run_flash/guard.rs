@@ -175,7 +175,7 @@ fn a_guard_is_beside_what_a_system_tablespace_is_a_link_to() {
     // Given up by the name of the data directory, once it is certain that the cache is not there.
     let give_up = || world.forebay("flash flush --cache-is-lost --data data");
     fs::write(world.flash(), vec![7; 1 << 20]).unwrap();
-    let words = ["cannot be told", "move it and its .lane away"];
+    let words = ["may still be there", "move it and its .lane away"];
     give_up().fails(1, &words);
     fs::remove_file(world.flash()).unwrap();
     give_up().ok();

@@ -397,7 +397,7 @@ impl RunState {
             Ok(false) => return Err("it is open elsewhere, perhaps to be written to".into()),
             Err(errno) => {
                 return Err(format!(
-                    "whether it is open elsewhere cannot be told (a lease: {errno}; the file must belong to forebay's user)"
+                    "it may be open elsewhere (a lease: {errno}; the file must belong to forebay's user)"
                 )
                 .into());
             }

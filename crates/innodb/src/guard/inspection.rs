@@ -94,7 +94,7 @@ fn identity_of(tablespace: &File, path: &Path) -> io::Result<Option<Identity>> {
         Err(Errno::OPNOTSUPP) => Err(io::Error::new(
             io::ErrorKind::Unsupported,
             format!(
-                "{}: its file system does not say when a file was born, so whether {GUARD_FILE} beside it is its own is not known",
+                "{}: its file system does not say when a file was born, so the owner of {GUARD_FILE} beside it is not known",
                 path.display()
             ),
         )),

@@ -27,7 +27,7 @@ pub enum SetupError {
     },
     /// There is a flash file without its metadata.
     #[error(
-        "the flash cache {} has its metadata in {}, which is not there. Without it, which pages are the newest is not known: bring it back. If {} was not yet a cache, since its making was interrupted, remove it. Nothing was changed",
+        "the flash cache {} has its metadata in {}, which is not there. Without it, the newest pages are not known: bring it back. If {} was not yet a cache, since its making was interrupted, remove it. Nothing was changed",
         flash.display(),
         pool.display(),
         flash.display()

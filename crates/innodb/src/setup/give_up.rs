@@ -150,7 +150,7 @@ fn check_lost(flash: &Path, dir: &Path, of: Identity) -> Result<(), SetupError> 
 
 fn unknown(dir: &Path, why: &str, remedy: &str) -> SetupError {
     SetupError::Guard(format!(
-        "whether the flash cache of {} is there cannot be told: {why}. If it is lost for good, {remedy}. Nothing was changed",
+        "the flash cache of {} may still be there: {why}. If it is lost for good, {remedy}. Nothing was changed",
         dir.display()
     ))
 }

@@ -394,7 +394,7 @@ mod tests {
                 "nbds://b/x?tls-certificates=/a&tls-certificates=/b",
                 "one value",
             ),
-            ("nbds://b/x?tls-psk-file=/keys", "whose key"),
+            ("nbds://b/x?tls-psk-file=/keys", "the key's user"),
             ("nbds://me@b/x?tls-psk-file=keys", "the whole path"),
             ("nbds://me@b/x", "ca-cert.pem"),
             ("nbds://me@b/x?tls-certificates=/a", "either"),

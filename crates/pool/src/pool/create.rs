@@ -299,7 +299,7 @@ fn describe_existing(path: &Path) -> String {
 /// system may do a killed process's write later.
 fn on_a_known_disk(path: &Path, ground: BackingStore) -> Result<(), PoolError> {
     if ground.is_unknown() {
-        let what = "which disk of this machine it is on is not known".to_owned();
+        let what = "its disk of this machine is not known".to_owned();
         return Err(PoolError::new(path, PoolErrorKind::BadLegs { what }));
     }
     on_a_disk(path, ground)
