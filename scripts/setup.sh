@@ -594,7 +594,8 @@ setup() {
             /sbin/mkfs.ext4 e2fsprogs /sbin/mkfs.xfs xfsprogs /usr/sbin/xfs_io xfsprogs mount mount \
             /sbin/mkfs.btrfs btrfs-progs bindfs bindfs \
             redis-benchmark redis-tools db_bench rocksdb-tools sqlite3 sqlite3 strace strace \
-            /usr/include/leveldb/c.h libleveldb-dev /usr/include/lmdb.h liblmdb-dev python3 python3 \
+            /usr/include/leveldb/c.h libleveldb-dev /usr/include/lmdb.h liblmdb-dev \
+            /usr/include/rocksdb/c.h librocksdb-dev python3 python3 \
             "/usr/lib/$(uname -m)-linux-gnu/libeatmydata.so" libeatmydata1 \
             /usr/sbin/mariadbd mariadb-server-core mariadb mariadb-client-core sysbench sysbench \
             "/usr/lib/$(uname -m)-linux-gnu/libtcmalloc_minimal.so.4" libtcmalloc-minimal4 \
@@ -643,7 +644,7 @@ setup() {
         setup test
         need_machines
         need_debian /usr/bin/ndctl ndctl /sbin/mdadm mdadm nbdkit nbdkit socat socat \
-            /usr/include/rocksdb/c.h librocksdb-dev /usr/include/sqlite3.h libsqlite3-dev
+            /usr/include/sqlite3.h libsqlite3-dev
         install_debian
         ;;
     suites)

@@ -15,10 +15,10 @@
 //! The modules: [`clock`], [`histogram`], [`rounds`] (figures); [`data`] (keys and values);
 //! [`scratch`] (directories and pools that go away again); [`processes`] (the same for processes);
 //! [`relay`] (a longer way to a server); [`device`]; `place` (what files are on); `perf`;
-//! [`pool_bench`], [`commit`], [`wisckey`], [`emulated`], [`fam`], [`synced_write`] (benchmarks);
-//! [`peers`]; [`report`]; [`paper`] (the papers' tables and figures, made of the benchmarks). Those
-//! of databases are [`forebay_databases`], to which [`forebay_sysbench`] and `mix` add what the
-//! papers ask.
+//! [`pool_bench`], [`commit`], [`wisckey`], [`ycsb`], [`emulated`], [`fam`], [`synced_write`]
+//! (benchmarks); [`peers`]; [`report`]; [`paper`] (the papers' tables and figures, made of the
+//! benchmarks). Those of databases are [`forebay_databases`], to which [`forebay_sysbench`] and
+//! `mix` add what the papers ask.
 
 pub mod clock;
 pub mod commit;
@@ -38,6 +38,7 @@ pub mod scratch;
 pub mod synced_write;
 mod threads;
 pub mod wisckey;
+pub mod ycsb;
 
 pub use forebay_databases::{
     closed_loop, contest, etcd, mariadb, nats, postgres, redis, rocksdb, sql, sqlite, tenants,

@@ -96,10 +96,7 @@ impl Peer {
         let Some([_, header, package]) = self.in_c() else {
             return self.installed().map(drop);
         };
-        let header = Path::new("/usr/include").join(header);
-        let is_there = find_program("cc").is_some() && header.exists();
-        let missing = || format!("not installed: apt-get install {package} build-essential");
-        is_there.then_some(()).ok_or_else(missing)
+        check_header(header, package)
     }
 
     fn installed(self) -> Result<PathBuf, String> {
@@ -107,6 +104,59 @@ impl Peer {
             Self::RocksDb | Self::RocksDbBlob => db_bench::program(),
             _ => find_peers(),
         }
+    }
+
+    /// Of a store in C that [`crate::ycsb`] drives: what drives it, the header that this includes,
+    /// the library, and Debian's package of both.
+    fn driven_in_c(self) -> Option<[&'static str; 4]> {
+        let rocksdb = include_str!("../programs/ycsb_rocksdb.c");
+        let lmdb = include_str!("../programs/ycsb_lmdb.c");
+        match self {
+            Self::RocksDb | Self::RocksDbBlob => {
+                Some([rocksdb, "rocksdb/c.h", "rocksdb", "librocksdb-dev"])
+            }
+            Self::Lmdb => Some([lmdb, "lmdb.h", "lmdb", "liblmdb-dev"]),
+            _ => None,
+        }
+    }
+
+    /// Checks that [`crate::ycsb`] can drive it.
+    ///
+    /// # Errors
+    /// In words, why not, and the remedy.
+    pub(crate) fn check_driven(self) -> Result<(), String> {
+        if self == Self::LevelDb {
+            return Err("not measured: it has no driver for these workloads".to_owned());
+        }
+        find_peers()?;
+        match self.driven_in_c() {
+            Some([_, header, _, package]) => check_header(header, package),
+            None => Ok(()),
+        }
+    }
+
+    /// The program that drives it, and the library that this needs of a store in C, which is built
+    /// in `dir`.
+    ///
+    /// # Errors
+    /// [`BenchError::Config`] that it is not installed; I/O errors, and what the compiler says.
+    pub(crate) fn driver(self, dir: &Path) -> Result<(PathBuf, Option<PathBuf>), BenchError> {
+        let missing = |missing| BenchError::Config(format!("{self} is {missing}"));
+        let program = find_peers().map_err(missing)?;
+        let Some([code, _, library, _]) = self.driven_in_c() else {
+            return Ok((program, None));
+        };
+        let source = dir.join(format!("ycsb_{self}.c"));
+        let built = source.with_extension("so");
+        let header = ("ycsb.h", include_str!("../programs/ycsb.h"));
+        compile(
+            &source,
+            code,
+            header,
+            &["-shared", "-fPIC"],
+            (&built, library),
+        )?;
+        Ok((program, Some(built)))
     }
 
     /// Its program, which is built in `dir` if it is one of the C programs.
@@ -119,18 +169,8 @@ impl Peer {
             return self.installed().map_err(missing);
         };
         let (source, program) = (dir.join(format!("{self}.c")), dir.join(self.name()));
-        let shared = dir.join("puts.h");
-        for (file, code) in [
-            (&source, code),
-            (&shared, include_str!("../programs/puts.h")),
-        ] {
-            fs::write(file, code).map_err(BenchError::io("writing", file))?;
-        }
-        let mut cc = Command::new("cc");
-        cc.args(["-O2", "-o"])
-            .args([&program, &source])
-            .arg(format!("-l{self}"));
-        said_by("cc", output(&mut cc)?)?;
+        let header = ("puts.h", include_str!("../programs/puts.h"));
+        compile(&source, code, header, &[], (&program, self.name()))?;
         Ok(program)
     }
 
@@ -153,6 +193,36 @@ impl Peer {
             "({self}) printed {printed:?} {wanted}"
         )))
     }
+}
+
+/// Checks that there are a compiler and a header of Debian's package.
+fn check_header(header: &str, package: &str) -> Result<(), String> {
+    let header = Path::new("/usr/include").join(header);
+    let is_there = find_program("cc").is_some() && header.exists();
+    let missing = || format!("not installed: apt-get install {package} build-essential");
+    is_there.then_some(()).ok_or_else(missing)
+}
+
+/// Writes `code` to `source` and a header beside it, and has cc make `program` of them and of a
+/// library.
+fn compile(
+    source: &Path,
+    code: &str,
+    (header, declarations): (&str, &str),
+    options: &[&str],
+    (program, library): (&Path, &str),
+) -> Result<(), BenchError> {
+    let header = source.with_file_name(header);
+    for (file, code) in [(source, code), (&header, declarations)] {
+        fs::write(file, code).map_err(BenchError::io("writing", file))?;
+    }
+    let mut cc = Command::new("cc");
+    cc.arg("-O2")
+        .args(options)
+        .arg("-o")
+        .args([program, source])
+        .arg(format!("-l{library}"));
+    said_by("cc", output(&mut cc)?).map(drop)
 }
 
 /// The lines of ours in what was printed.

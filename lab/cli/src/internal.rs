@@ -2,7 +2,7 @@
 
 use crate::{demo, failed};
 use clap::Subcommand;
-use forebay_bench::{pool_bench, relay, wisckey};
+use forebay_bench::{pool_bench, relay, wisckey, ycsb};
 use forebay_cli::failure::Failure;
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -10,6 +10,11 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 pub enum Command {
     /// Fill a store, say so, and go on until killed
     Fill {
+        /// What to do, as JSON
+        order: String,
+    },
+    /// Run YCSB's workloads on a new store
+    Ycsb {
         /// What to do, as JSON
         order: String,
     },
@@ -40,6 +45,7 @@ impl Command {
     pub fn run(self) -> Result<(), Failure> {
         match self {
             Self::Fill { order } => wisckey::fill_until_killed(&order).map_err(failed)?,
+            Self::Ycsb { order } => ycsb::run_order(&order).map_err(failed)?,
             Self::Append { order } => pool_bench::serve(&order).map_err(failed)?,
             Self::Relay {
                 listen,

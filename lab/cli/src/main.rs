@@ -25,6 +25,7 @@ mod sqlite;
 mod synced_write;
 mod tenants;
 mod wisckey;
+mod ycsb;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use forebay_bench::BenchError;
@@ -56,6 +57,7 @@ enum Command {
     SyncedWrite(synced_write::SyncedWrite),
     Device(device::Device),
     Wisckey(wisckey::Wisckey),
+    Ycsb(ycsb::Ycsb),
     Redis(redis::Redis),
     Rocksdb(rocksdb::Rocksdb),
     Mariadb(sql::Mariadb),
@@ -97,6 +99,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::SyncedWrite(it) => it.run(),
         Command::Device(device) => device.run(),
         Command::Wisckey(wisckey) => wisckey.run(),
+        Command::Ycsb(ycsb) => ycsb.run(),
         Command::Redis(redis) => redis.run(),
         Command::Rocksdb(rocksdb) => rocksdb.run(),
         Command::Mariadb(mariadb) => mariadb.run(),

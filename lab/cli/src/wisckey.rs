@@ -31,6 +31,7 @@ use std::path::PathBuf;
         forebay-lab wisckey --value-size 100,4k --seconds 5 --variants single,double,buffers=4\n  \
         forebay-lab wisckey --threads 1,2,4,8,16 --value-size 100,4k --variants double --peers=rocksdb --seconds 5\n  \
         forebay-lab wisckey --no-puts --reads --peers --preload 1GiB\n  \
+        forebay-lab wisckey --no-puts --reads --one-by-one --peers=rocksdb_blob --preload 24GiB --read-ops 1000000\n  \
         forebay-lab wisckey --full --peers --json"
 )]
 pub struct Wisckey {
@@ -79,8 +80,8 @@ pub struct Wisckey {
     /// Rounds
     #[arg(long, value_name = "N", value_parser = positive::<usize>)]
     rounds: Option<usize>,
-    /// Run peers too: all there are, or those named: rocksdb (all workloads), rocksdb_blob,
-    /// leveldb, lmdb, fjall, redb (Puts)
+    /// Run peers too: all there are, or those named: rocksdb (all workloads), rocksdb_blob (Puts
+    /// and reads), leveldb, lmdb, fjall, redb (Puts)
     #[arg(long, value_name = "NAME,…", num_args = 0..=1, require_equals = true, value_delimiter = ',', default_missing_value = ALL_PEERS)]
     peers: Option<Vec<Peer>>,
     /// Leave the Puts out
@@ -89,6 +90,13 @@ pub struct Wisckey {
     /// Random gets and scans of 100 keys
     #[arg(long)]
     reads: bool,
+    /// Gets of a row of --reads; a twentieth of it are scans [default: 100000]
+    #[arg(long, value_name = "N", value_parser = positive::<u64>, requires = "reads")]
+    read_ops: Option<u64>,
+    /// Have --reads load, read and remove one store after the other, where there is no room for
+    /// several at a time
+    #[arg(long, requires = "reads")]
+    one_by_one: bool,
     /// Overwrite a data set three times over, with garbage collection
     #[arg(long)]
     overwrite: bool,
@@ -194,16 +202,21 @@ impl Wisckey {
                 (self.reopen, Workload::Reopen),
             ];
             let wanted = others.into_iter().filter(|(is_wanted, _)| *is_wanted);
-            configs.extend(wanted.map(|(_, workload)| Config {
-                workload,
-                preload_bytes: self.preload.unwrap_or(toy_or_data),
-                cache_bytes: if quick {
-                    TOY_BYTES / 2
-                } else {
-                    base.cache_bytes
-                },
-                read_ops: if quick { 500 } else { base.read_ops },
-                ..sized.clone()
+            configs.extend(wanted.map(|(_, workload)| {
+                Config {
+                    workload,
+                    preload_bytes: self.preload.unwrap_or(toy_or_data),
+                    cache_bytes: if quick {
+                        TOY_BYTES / 2
+                    } else {
+                        base.cache_bytes
+                    },
+                    read_ops: self
+                        .read_ops
+                        .unwrap_or(if quick { 500 } else { base.read_ops }),
+                    is_one_by_one: self.one_by_one,
+                    ..sized.clone()
+                }
             }));
         }
         let counted = [

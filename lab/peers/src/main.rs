@@ -1,37 +1,43 @@
 //! `forebay-peers`: embedded stores of others under P1's workload, for `forebay-lab wisckey
-//! --peers`.
+//! --peers`, and under YCSB's, for `forebay-lab ycsb`.
 //!
 //! A process of its own, so that no build of forebay needs what these stores need. One run is one
 //! row:
 //!
 //! ```text
 //! forebay-peers STORE DIR put OPS SECONDS VALUE_BYTES SEED SYNC CACHE_BYTES
+//! forebay-peers ycsb ORDER
 //! ```
+//! ORDER is JSON: see [`forebay_bench::ycsb::driver`], which says what is done then.
+//!
 //! Puts of new 8-byte keys in random order, a transaction each, until OPS are done or SECONDS have
 //! passed (0: no such limit); then a sync of what was not synced. With SYNC 1 each Put is. Prints
 //! one JSON object: name, mode, ops, seconds, and latencies in microseconds. The C programs in
 //! lab/bench/programs take the same arguments and print the same.
 
 mod fjall;
+mod native;
 mod redb;
 
 use forebay_bench::{
     clock::lap_ns,
     data::{self, Values},
     histogram::{Latencies, Percentiles},
+    ycsb::{
+        SyncMode,
+        driver::{self, DrivenStore, StoreFailure},
+    },
 };
 use serde::Serialize;
 use std::{
-    error::Error,
     path::Path,
     process::ExitCode,
     time::{Duration, Instant},
 };
 
-type Failure = Box<dyn Error + Send + Sync>;
-
 const USAGE: &str =
     "usage: forebay-peers STORE DIR put OPS SECONDS VALUE_BYTES SEED SYNC CACHE_BYTES
+       forebay-peers ycsb ORDER
 
   STORE        fjall or redb
   OPS          Puts at most, 0 for no limit
@@ -49,16 +55,13 @@ struct Order {
     cache_bytes: u64,
 }
 
-/// A store under test.
-trait Peer {
-    /// Puts a pair; durable on return if that was asked for.
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure>;
-
-    /// Makes everything durable.
-    fn sync(&mut self) -> Result<(), Failure>;
-
-    /// The value of a key.
-    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Failure>;
+/// How a store is opened.
+#[derive(Clone, Copy)]
+struct Opening {
+    /// Each put is durable when it returns.
+    sync: bool,
+    cache_bytes: u64,
+    value_bytes: usize,
 }
 
 /// What is printed.
@@ -74,20 +77,53 @@ struct Line<'a> {
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let Some((store, dir, order)) = parse(&arguments) else {
+    let (store, done) = if let [ycsb, order] = &arguments[..]
+        && ycsb == "ycsb"
+    {
+        (ycsb.clone(), run_order(order))
+    } else if let Some((store, dir, order)) = parse(&arguments) {
+        let printed = run(&store, Path::new(&dir), order);
+        (store, printed.map(|line| println!("{line}")))
+    } else {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    match run(&store, Path::new(&dir), order) {
-        Ok(line) => {
-            println!("{line}");
-            ExitCode::SUCCESS
-        }
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{store}: {error}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// Opens a store of one of these names.
+fn open(store: &str, dir: &Path, opening: Opening) -> Result<Box<dyn DrivenStore>, StoreFailure> {
+    Ok(match store {
+        "fjall" => Box::new(fjall::Fjall::open(dir, opening)?),
+        "redb" => Box::new(redb::Redb::open(dir, opening)?),
+        _ => return Err("there is no such store; there are fjall and redb".into()),
+    })
+}
+
+/// Drives the store that `order` names as it says.
+fn run_order(order: &str) -> Result<(), StoreFailure> {
+    let order = driver::Order::received(order)?;
+    let opening = Opening {
+        sync: order.mode == SyncMode::Synced,
+        cache_bytes: order.cache_bytes,
+        value_bytes: order.value_bytes,
+    };
+    let store = match &order.library {
+        Some(library) => {
+            let apart = order.store == "rocksdb_blob";
+            Box::new(native::NativeStore::open(
+                library, &order.dir, opening, apart,
+            )?)
+        }
+        None => open(&order.store, &order.dir, opening)?,
+    };
+    Ok(driver::drive(store.as_ref(), &order)?)
 }
 
 fn parse(arguments: &[String]) -> Option<(String, String, Order)> {
@@ -122,12 +158,13 @@ fn parse(arguments: &[String]) -> Option<(String, String, Order)> {
     (put == "put" && limited).then(|| (store.clone(), dir.clone(), order))
 }
 
-fn run(store: &str, dir: &Path, order: Order) -> Result<String, Failure> {
-    let mut peer: Box<dyn Peer> = match store {
-        "fjall" => Box::new(fjall::Fjall::open(dir, order)?),
-        "redb" => Box::new(redb::Redb::open(dir, order)?),
-        _ => return Err("there is no such store; there are fjall and redb".into()),
+fn run(store: &str, dir: &Path, order: Order) -> Result<String, StoreFailure> {
+    let opening = Opening {
+        sync: order.sync,
+        cache_bytes: order.cache_bytes,
+        value_bytes: order.value_bytes,
     };
+    let peer = open(store, dir, opening)?;
     let values = Values::new(order.value_bytes);
     let mut latencies = Latencies::default();
     let start = Instant::now();
@@ -146,7 +183,8 @@ fn run(store: &str, dir: &Path, order: Order) -> Result<String, Failure> {
     let seconds = start.elapsed().as_secs_f64();
     // The last pair, so that a store that took nothing is found out.
     let at = ops.saturating_sub(1);
-    if peer.get(&data::key(order.seed, at))?.as_deref() != Some(values.value(at)) {
+    let mut last = Vec::new();
+    if peer.get(&data::key(order.seed, at), &mut last)? != Some(values.value(at)) {
         return Err("the last pair that was put is not there".into());
     }
     Ok(serde_json::to_string(&Line {

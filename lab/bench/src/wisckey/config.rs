@@ -84,12 +84,16 @@ pub struct Config {
     pub latencies: bool,
     /// Have our rows of writes sampled by perf ([`crate::perf`]), which slows them.
     pub is_sampled: bool,
-    /// Peers: RocksDB in all workloads that have one, the others in the Puts.
+    /// Peers: RocksDB in all workloads that have one, with its values apart in reads, the others in
+    /// the Puts.
     pub peers: Vec<Peer>,
     /// How thoroughly the device is measured.
     pub effort: Effort,
     /// Operations of a read row.
     pub read_ops: u64,
+    /// Have each store loaded, read and removed before the next one is loaded: there is room for
+    /// one.
+    pub is_one_by_one: bool,
     /// `forebay-lab`, as which the process is started that the reopen workload kills.
     pub program: PathBuf,
 }
@@ -120,6 +124,7 @@ impl Default for Config {
             peers: Vec::new(),
             effort: Effort::FULL,
             read_ops: 100_000,
+            is_one_by_one: false,
             program: PathBuf::new(),
         }
     }

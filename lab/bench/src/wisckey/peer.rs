@@ -166,9 +166,6 @@ impl<'a> Database<'a> {
             limit_option(limit, mode, threads),
         ];
         options.extend(mode.settings.iter().map(|&setting| setting.to_owned()));
-        if self.peer == Peer::RocksDbBlob {
-            options.push("--enable_blob_files=1".to_owned());
-        }
         self.on_device(workload, || {
             let printed = self.rocksdb(&format!("{benchmark},flush"), keys, &options)?;
             let seconds = printed.seconds + printed.flush_seconds;
@@ -187,6 +184,11 @@ impl<'a> Database<'a> {
             ("histogram", config.latencies.into()),
         ];
         let mut options = db_bench::options(&self.dir, benchmarks, &numbers);
+        if self.peer == Peer::RocksDbBlob {
+            // Ours keeps values in its cache, too.
+            let blobs = ["--enable_blob_files=1", "--use_blob_cache=1"];
+            options.extend(blobs.map(str::to_owned));
+        }
         options.extend_from_slice(more);
         let name = benchmarks.split(',').next().unwrap_or_default();
         db_bench::run(&Around::default(), &options, name)

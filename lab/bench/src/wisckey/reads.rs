@@ -1,15 +1,21 @@
 //! Random gets and range scans of 100 keys, on three data sets: one that fits into the block cache,
 //! one that is larger but in the page cache, and the latter from the device.
+//!
+//! All stores are loaded, and then take turns; or each is loaded, read and removed before the next
+//! one, where there is no room for several.
 
 use super::{
     config::Config,
     meter::{Subject, remove_dir},
     peer::{Database, Read},
-    turns::{Contestant, Run, finalists},
+    turns::{Contestant, Run, readers},
 };
 use crate::{
-    BenchError, clock, data, histogram::Latencies, peers::Peer, report::Report,
-    scratch::drop_page_cache, threads::share_out,
+    BenchError, clock, data,
+    histogram::Latencies,
+    report::{Report, Row},
+    scratch::{disk_bytes, drop_page_cache},
+    threads::share_out,
 };
 use forebay_store::Store;
 use serde_json::json;
@@ -19,14 +25,16 @@ use std::{hint::black_box, time::Instant};
 const GETS_PER_SCAN: u64 = 20;
 
 /// The row's name, what is read, and whether from the device.
-const ROWS: [(&str, Read, bool); 4] = [
+type ReadRow = (&'static str, Read, bool);
+
+const ROWS: [ReadRow; 4] = [
     ("get", Read::Get, false),
     ("scan_100", Read::Scan, false),
     ("get_cold", Read::Get, true),
     ("scan_100_cold", Read::Scan, true),
 ];
 
-/// Runs all of them in our main variant and on the peer.
+/// Runs all of them in our main variant and on the peers.
 pub(super) fn run(run: Run<'_>, report: &mut Report) -> Result<(), BenchError> {
     let config = &Config {
         preload_bytes: run.config.cache_bytes / 2,
@@ -36,49 +44,95 @@ pub(super) fn run(run: Run<'_>, report: &mut Report) -> Result<(), BenchError> {
     sized(run, report, &ROWS)
 }
 
-/// Runs `rows` on one size of data set. Both stores are loaded once and then take turns.
-fn sized(run: Run<'_>, report: &mut Report, rows: &[(&str, Read, bool)]) -> Result<(), BenchError> {
-    let (config, finalists) = (run.config, finalists(run.config));
-    let peer = Database::of(run, Peer::RocksDb);
-    let seed = data::fresh_seed();
-    let subject = Subject::preloaded(run, config.main_variant(), seed)?;
-    let mut subject = Some(subject.reopened()?);
-    if finalists.len() > 1 {
-        peer.load()?;
+/// Runs `rows` on one size of data set.
+fn sized(run: Run<'_>, report: &mut Report, rows: &[ReadRow]) -> Result<(), BenchError> {
+    let readers = readers(run.config);
+    let at_once = match run.config.is_one_by_one {
+        true => 1,
+        false => readers.len(),
+    };
+    let mut groups = readers.chunks(at_once);
+    groups.try_for_each(|group| loaded(run, report, rows, group))
+}
+
+/// Runs `rows` on some stores, which are loaded once, take turns, and are removed.
+fn loaded(
+    run: Run<'_>,
+    report: &mut Report,
+    rows: &[ReadRow],
+    readers: &[Contestant],
+) -> Result<(), BenchError> {
+    let (config, seed) = (run.config, data::fresh_seed());
+    let mut subject = None;
+    for reader in readers {
+        match *reader {
+            Contestant::Ours(variant) => {
+                subject = Some(Subject::preloaded(run, variant, seed)?.reopened()?);
+            }
+            Contestant::Peer(peer, _) => {
+                let megabytes = config.preload_bytes / 1_000_000;
+                (run.note)(&format!("loading {megabytes} MB, {peer}"));
+                Database::of(run, peer).load()?;
+            }
+        }
     }
-    for &(workload, read, cold) in rows {
+    for &(workload, read, is_cold) in rows {
         let ops = match read {
             Read::Get => config.read_ops,
             Read::Scan => (config.read_ops / GETS_PER_SCAN).max(1),
         };
-        run.take_turns(report, &finalists, workload, |contestant| {
-            if cold {
-                // The caches of both: a store that was newly opened has none.
+        run.take_turns(report, readers, workload, |contestant| {
+            if is_cold {
+                // The caches of all: a store that was newly opened has none.
                 subject = subject.take().map(Subject::reopened).transpose()?;
                 drop_page_cache(run.scratch)?;
             }
-            let row = match (contestant, &subject) {
-                (Contestant::Ours(_), Some(Subject { store, .. })) => {
-                    if !cold {
-                        read_all(config, store, seed, read, ops)?;
-                    }
-                    let start = Instant::now();
-                    let (bytes, latencies) = read_all(config, store, seed, read, ops)?;
-                    let done = (ops, start.elapsed().as_secs_f64());
-                    config.row(workload, done, latencies.percentiles(), bytes)
+            let (row, dir) = match (contestant, &subject) {
+                (Contestant::Peer(peer, _), _) => {
+                    let database = Database::of(run, peer);
+                    let row = database.read(workload, read, ops, !is_cold)?;
+                    (row, database.dir)
                 }
-                _ => peer.read(workload, read, ops, !cold)?,
+                (Contestant::Ours(_), Some(subject)) => {
+                    let row = ours(run, subject, seed, (workload, read, is_cold), ops)?;
+                    (row, subject.dir().to_owned())
+                }
+                (Contestant::Ours(_), None) => unreachable!("it was loaded above"),
             };
-            Ok(row.with(json!({"data_bytes": config.data_keys() * config.pair_bytes()})))
+            let live_bytes = config.data_keys() * config.pair_bytes();
+            Ok(row.with(json!({
+                "data_bytes": live_bytes,
+                "space_amplification_final": disk_bytes(&dir) as f64 / live_bytes as f64,
+            })))
         })?;
     }
     if let Some(subject) = subject {
         subject.remove()?;
     }
-    match finalists.len() {
-        1 => Ok(()),
-        _ => remove_dir(&peer.dir),
+    let peers = readers.iter().filter_map(|reader| match reader {
+        Contestant::Peer(peer, _) => Some(*peer),
+        Contestant::Ours(_) => None,
+    });
+    let mut dirs = peers.map(|peer| Database::of(run, peer).dir);
+    dirs.try_for_each(|dir| remove_dir(&dir))
+}
+
+/// A row of our store.
+fn ours(
+    run: Run<'_>,
+    subject: &Subject<'_>,
+    seed: u64,
+    (workload, read, is_cold): ReadRow,
+    ops: u64,
+) -> Result<Row, BenchError> {
+    let (config, store) = (run.config, &subject.store);
+    if !is_cold {
+        read_all(config, store, seed, read, ops)?;
     }
+    let start = Instant::now();
+    let (bytes, latencies) = read_all(config, store, seed, read, ops)?;
+    let done = (ops, start.elapsed().as_secs_f64());
+    Ok(config.row(workload, done, latencies.percentiles(), bytes))
 }
 
 /// Reads random keys from all threads. Returns the bytes that came, and the latencies.

@@ -1,6 +1,6 @@
 //! The participants, and the turns they take.
 
-use super::config::Config;
+use super::config::{Config, Workload};
 use crate::{
     BenchError,
     contest::Mode,
@@ -60,7 +60,12 @@ pub(super) fn modes(peer: Peer) -> &'static [Mode] {
 /// In words, why not, and the remedy.
 pub(super) fn check(peer: Peer, config: &Config) -> Result<(), String> {
     let is_plain = config.threads == 1 && config.preload_bytes == 0;
-    if peer != Peer::RocksDb && !is_plain {
+    let is_measured = match peer {
+        Peer::RocksDb => true,
+        Peer::RocksDbBlob if config.workload == Workload::Reads => true,
+        _ => is_plain,
+    };
+    if !is_measured {
         return Err("not measured: with one thread and without --preload only".to_owned());
     }
     peer.check()
@@ -89,6 +94,15 @@ pub(super) fn finalists(config: &Config) -> Vec<Contestant> {
     std::iter::once(ours)
         .chain(has_peer.then_some(peer))
         .collect()
+}
+
+/// The contestants of reads: our main variant, and the peers that are driven by db_bench.
+pub(super) fn readers(config: &Config) -> Vec<Contestant> {
+    let ours = Contestant::Ours(config.main_variant());
+    let peers = [Peer::RocksDb, Peer::RocksDbBlob].into_iter();
+    let there = peers.filter(|peer| config.peers.contains(peer) && check(*peer, config).is_ok());
+    let peers = there.map(|peer| Contestant::Peer(peer, DISABLE_WAL));
+    std::iter::once(ours).chain(peers).collect()
 }
 
 /// A configuration that is run.
@@ -157,5 +171,16 @@ mod tests {
         for peer in &Peer::ALL[1..] {
             assert!(check(*peer, &config).unwrap_err().contains("one thread"));
         }
+        let config = Config {
+            workload: Workload::Reads,
+            peers: Peer::ALL.to_vec(),
+            ..config
+        };
+        for peer in &Peer::ALL[2..] {
+            assert!(check(*peer, &config).unwrap_err().contains("one thread"));
+        }
+        let readers = readers(&config);
+        assert!(matches!(readers[0], Contestant::Ours(_)));
+        assert!(readers.len() == 3 || check(Peer::RocksDb, &config).is_err());
     }
 }

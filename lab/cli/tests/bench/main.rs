@@ -11,6 +11,7 @@ mod interrupted;
 mod pool;
 mod refused;
 mod wisckey;
+mod ycsb;
 
 use common::Sandbox;
 use serde_json::Value;

@@ -9,6 +9,13 @@ fn a_run_that_measures_nothing_is_refused() {
         ("wisckey --no-puts", "nothing to measure"),
         ("wisckey --ops 0", "more than 0"),
         ("wisckey --variants twice", "unknown variant"),
+        ("ycsb --records 0", "more than 0"),
+        ("ycsb --workloads G", "unknown workload"),
+        ("ycsb --variants floppy", "unknown variant"),
+        (
+            "ycsb --modes unsynced --variants fsync",
+            "nothing to measure",
+        ),
         ("pool --rounds 0", "more than 0"),
         ("commit --sizes 1G", "too many"),
         ("redis --seconds 0", "more than 0"),

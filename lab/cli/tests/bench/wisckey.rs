@@ -140,6 +140,33 @@ fn the_other_workloads_get_their_rows() {
 }
 
 #[test]
+fn reads_of_one_store_after_the_other_have_its_space() {
+    let sandbox = Sandbox::new();
+    let line = "wisckey --quick --json --no-puts --reads --one-by-one --peers=rocksdb,rocksdb_blob --read-ops 300 --dir .";
+    let report = sandbox.json(line);
+    let rows = ["rows", "peers"].map(|of| report[of].as_array().unwrap());
+    let measured = rows
+        .into_iter()
+        .flatten()
+        .filter(|row| row["error"].is_null());
+    let rows: Vec<&Value> = measured.collect();
+    // Two of the small data set, and four of the whole one.
+    assert!(rows.len() == 6 || rows.len() == 18, "{}", rows.len());
+    for row in rows {
+        assert_row(row);
+        let wanted: u64 = if row["workload"].as_str().unwrap().starts_with("get") {
+            300
+        } else {
+            15
+        };
+        assert_eq!(row["ops"], wanted, "{row}");
+        let space = row["space_amplification_final"].as_f64().unwrap();
+        assert!((0.9..50.0).contains(&space), "{row}");
+    }
+    assert_nothing_is_left(&sandbox);
+}
+
+#[test]
 fn stalls_deletes_and_scans_get_their_rows() {
     let sandbox = Sandbox::new();
     let line = "wisckey --quick --json --no-puts --stalls --queue --scans --dir .";

@@ -291,8 +291,32 @@ pub const LOGS: &[Moment] = &[
     RENAME, REGISTER, REPLAY, RENAMED, UNLINK, REGISTERED, DRAIN, FULL, REPLAYED, TORN, DRAINED,
 ];
 
-/// Promise (lab): A put, delete or batch that the store acknowledged is there after a power cut,
-/// nothing deleted comes back, and `verify` finds nothing.
+/// Promise (lab): A checkpoint that the store had made is there after a power cut, opens, and has
+/// what the store had at that moment.
+const CHECKPOINTS: [Moment; 3] = [
+    Moment::new(
+        "checkpoint, all copied and no manifest",
+        "store:copied",
+        (1, 2),
+        Then::Cut,
+    ),
+    Moment::new(
+        "checkpoint, its manifest about to be written",
+        "store:copy-manifest",
+        (1, 2),
+        Then::Cut,
+    ),
+    Moment::new(
+        "checkpoint, a store that still has the mark",
+        "store:copy-named",
+        (1, 2),
+        Then::Cut,
+    ),
+];
+
+/// Promise (lab): A put, delete, update, deleted range, batch or transaction that the store
+/// acknowledged is there after a power cut, whole; nothing deleted comes back, and `verify` finds
+/// nothing.
 pub const STORE: &[Moment] = &[
     Moment::new(
         "drain, before the sync",
@@ -353,6 +377,9 @@ pub const STORE: &[Moment] = &[
         Then::Twice,
     ),
     SEAL,
+    CHECKPOINTS[0],
+    CHECKPOINTS[1],
+    CHECKPOINTS[2],
 ];
 
 /// Cut soon: a server that goes on makes copies of its own durable, by snapshots and rewrites.

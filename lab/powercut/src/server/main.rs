@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let done = match words[..] {
         ["store", dir, pool, verify] => {
-            store::EmbeddedStore::open(Path::new(dir), Path::new(pool), verify == "verify")
+            store::EmbeddedStore::open(Path::new(dir), Path::new(pool), verify == "trust")
                 .and_then(|store| serve(Box::new(store)))
         }
         ["mariadb-flash", socket, verify] => beside::<wide::Wide>(socket, verify),
