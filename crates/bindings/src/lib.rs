@@ -3,6 +3,7 @@
 //! * `options`; `place`: where a store and its pool are, by one name;
 //! * `bound`: an open store with the pool that it needs, and writes that may be committed later;
 //! * `destroy`: both, removed;
+//! * `transaction`: one that borrows no store;
 //! * `cursor`: iteration with seeks, in both directions;
 //! * `error`: what a binding adds to the store's errors.
 //!
@@ -14,9 +15,11 @@ mod destroy;
 mod error;
 mod options;
 mod place;
+mod transaction;
 
 pub use bound::BoundStore;
 pub use cursor::StoreCursor;
 pub use destroy::destroy;
 pub use error::BindingError;
 pub use options::{BindingOptions, PoolKind};
+pub use transaction::BoundTransaction;

@@ -5,6 +5,8 @@ use std::{env, fs, os::unix::fs::symlink, path::Path, process::Command};
 
 /// Promise (store): A Python program finds in a store what a dict would have after the same
 /// operations, also when it is reopened or killed at any moment.
+/// Promise (store): Of two Python transactions that read what the other one changes, one is refused
+/// and says which key; `store.transaction` runs its function again.
 #[test]
 fn python_tests_of_the_package_pass() {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));

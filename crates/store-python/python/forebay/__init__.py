@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import ItemsView, KeysView, Mapping, MutableMapping, ValuesView
 
 from . import _forebay
 from ._forebay import (
     BusyError,
     ClosedError,
+    ConflictError,
     DamagedError,
     Error,
     FullError,
@@ -34,6 +36,7 @@ __all__ = [
     "Batch",
     "BusyError",
     "ClosedError",
+    "ConflictError",
     "DamagedError",
     "Error",
     "FullError",
@@ -41,6 +44,7 @@ __all__ = [
     "Scan",
     "Snapshot",
     "Store",
+    "Transaction",
     "UsageError",
     "__version__",
     "destroy",
@@ -48,6 +52,9 @@ __all__ = [
 ]
 
 _MISSING = object()
+# Times that Store.transaction runs; after so many it is one of those that go one at a time, and how long it waits for its turn then: one
+# within another that has its turn would wait for ever.
+_RUNS_MAX, _RUNS_TOGETHER, _TURN_S = 100, 4, 0.1
 _OPTIONS = {
     "create": True,
     "error_if_exists": False,
@@ -147,13 +154,10 @@ class _Reads(Mapping):
     __hash__ = object.__hash__
 
 
-class Store(_forebay._Store, _Reads, MutableMapping):
-    """An open store, as a mapping of bytes to bytes. Threads may share it."""
+class _Writes(_Reads, MutableMapping):
+    """What a store and a transaction have in common."""
 
-    def __new__(cls, path, **options):
-        store = super().__new__(cls, os.fspath(path), _options(options))
-        store._path = os.fspath(path)
-        return store
+    __slots__ = ()
 
     def __setitem__(self, key, value):
         self.put(key, value)
@@ -177,13 +181,56 @@ class Store(_forebay._Store, _Reads, MutableMapping):
         for key, value in self.scan():
             self.delete(key)
             return key, value
-        raise KeyError("the store is empty")
+        raise KeyError("there is no key")
+
+    def clear(self):
+        """Deletes every key that is there now."""
+        for key in self:
+            self.delete(key)
+
+
+class Store(_forebay._Store, _Writes):
+    """An open store, as a mapping of bytes to bytes. Threads may share it."""
+
+    def __new__(cls, path, **options):
+        store = super().__new__(cls, os.fspath(path), _options(options))
+        store._path = os.fspath(path)
+        store._turn = threading.Lock()
+        return store
 
     def clear(self):
         """Deletes every key that is there now."""
         for key in self:
             self.delete(key, sync=False)
         self.commit()
+
+    def begin(self, *, sync=True):
+        """A transaction, which is committed when its `with` block ends without an exception, or by its commit()."""
+        return Transaction(self, sync)
+
+    def transaction(self, work, *, sync=True):
+        """What work(transaction) returns, once that is committed.
+
+        After a conflict it is run again, as of then, 100 times at most: what it does beside the transaction it may do several times.
+        After an exception of its own nothing is done.
+        """
+        has_turn = False
+        try:
+            for run in range(1, _RUNS_MAX + 1):
+                with self.begin(sync=sync) as transaction:
+                    done = work(transaction)
+                    try:
+                        if not transaction.ended:
+                            transaction.commit()
+                        return done
+                    except ConflictError:
+                        if run == _RUNS_MAX:
+                            raise
+                if run >= _RUNS_TOGETHER and not has_turn:
+                    has_turn = self._turn.acquire(timeout=_TURN_S)
+        finally:
+            if has_turn:
+                self._turn.release()
 
     def batch(self, *, sync=True):
         """Puts and deletes that are written as one when its `with` block ends without an exception."""
@@ -233,6 +280,31 @@ class Batch(_forebay._Batch):
         if kind is None:
             self._store.write(self, sync=self._sync)
         self.clear()
+
+
+class Transaction(_forebay._Transaction, _Writes):
+    """Reads and writes that are done as one, as if nothing else happened meanwhile: a mapping, as a store is.
+
+    It reads the store as of its beginning, and its own writes, which nobody else sees before they are committed. A scan sees what
+    the transaction writes ahead of it; it depends on what the scan has gone through, and on up to 256 keys behind that.
+    """
+
+    def __new__(cls, store, sync=True):
+        transaction = super().__new__(cls, store)
+        transaction._sync = sync
+        return transaction
+
+    def commit(self, *, sync=None):
+        """Does all of it, or raises ConflictError; ends it. sync as it was begun with, or as it is given."""
+        super().commit(sync=self._sync if sync is None else sync)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        if kind is None and not self.ended:
+            self.commit()
+        self.rollback()
 
 
 class Snapshot(_forebay._Snapshot, _Reads):
