@@ -61,7 +61,8 @@ def check_parts(wheel: pathlib.Path):
 
 def check(wheel: pathlib.Path):
     check_parts(wheel)
-    with tempfile.TemporaryDirectory() as made:
+    # On a disk: the pool of the examples is one there.
+    with tempfile.TemporaryDirectory(prefix=".wheel-", dir=TARGET) as made:
         subprocess.run([sys.executable, "-m", "venv", pathlib.Path(made, "venv")], check=True)
         python = pathlib.Path(made, "venv/bin/python")
         # Nothing of this environment, nor of the sources.
