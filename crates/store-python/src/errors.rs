@@ -48,6 +48,12 @@ create_exception!(
 );
 create_exception!(
     forebay,
+    OutdatedError,
+    Error,
+    "What is read was removed by the store's owner since the last look: refresh(), and read again."
+);
+create_exception!(
+    forebay,
     FullError,
     Error,
     "No room: the write was not done."
@@ -62,6 +68,7 @@ pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("ClosedError", py.get_type::<ClosedError>())?;
     module.add("ConflictError", py.get_type::<ConflictError>())?;
     module.add("DamagedError", py.get_type::<DamagedError>())?;
+    module.add("OutdatedError", py.get_type::<OutdatedError>())?;
     module.add("FullError", py.get_type::<FullError>())
 }
 
@@ -102,6 +109,7 @@ fn of_store(error: &StoreError, said: String) -> PyErr {
         | E::NotEmpty { .. }
         | E::TooManySnapshots { .. } => UsageError::new_err(said),
         E::NotAStore { .. } => NoStoreError::new_err(said),
+        E::Outdated { .. } => OutdatedError::new_err(said),
         E::InUse { .. } | E::BackupsInUse { .. } => BusyError::new_err(said),
         E::Forked | E::ForeignTransaction { .. } => ClosedError::new_err(said),
         E::Damaged { .. } | E::ValueLog { .. } | E::NotOneMoment { .. } | E::DataInPool { .. } => {

@@ -70,7 +70,7 @@ pub(crate) struct OpenArguments {
 }
 
 impl OpenArguments {
-    fn options(self) -> PyResult<BindingOptions> {
+    pub(crate) fn options(self) -> PyResult<BindingOptions> {
         let durability: Durability = self.durability.parse().map_err(UsageError::new_err)?;
         let kind = match &self.pool_kind[..] {
             "disk" => PoolKind::Disk,

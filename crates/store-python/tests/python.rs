@@ -24,7 +24,8 @@ fn python_tests_of_the_package_pass() {
         "{}: scripts/setup.sh test",
         python.display()
     );
-    let dir = tempfile::tempdir().unwrap();
+    // On a disk, for the pools there.
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let installed = dir.path().join("forebay");
     fs::create_dir(&installed).unwrap();
     for file in ["__init__.py", "__init__.pyi", "migrate.py", "py.typed"] {

@@ -252,6 +252,65 @@ def test_threads_share_a_transaction_while_the_store_is_closed(store):
     assert ended == [True] * 4
 
 
+OWNER = """
+import sys, forebay
+with forebay.open(sys.argv[1], **{options!r}) as store:
+    for line in sys.stdin:
+        first = int(line)
+        with store.batch() as batch:
+            batch[b"first"] = batch[b"second"] = b"%d" % first
+        for number in range(first, first + 200):
+            store[b"%06d" % number] = b"v" * (number * 37 % 3000)
+        store[b"large"] = b"%d" % first * 100_000
+        print("written", flush=True)
+"""
+
+
+@pytest.mark.parametrize("kind", ["emulated", "disk"])
+def test_a_store_is_read_beside_the_process_that_has_it(kind, tmp_path):
+    """What the owner has put is there after a refresh, and nothing is kept from it."""
+    path, reading = tmp_path / "store", {"read_only": True, "pool_kind": kind}
+    program = OWNER.format(options={**OPTIONS, "pool_kind": kind})
+    command = [sys.executable, "-c", program, str(path)]
+    with pytest.raises(forebay.NoStoreError, match="is not made"):
+        forebay.open(path, **reading)
+    assert not path.exists()
+    owner = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+    try:
+        reader, snapshot = None, None
+        for first in range(0, 2000, 200):
+            owner.stdin.write(f"{first}\n")
+            assert owner.stdout.readline() == "written\n"
+            if reader is None:
+                with pytest.raises(forebay.BusyError, match="in use by another process"):
+                    forebay.open(path, **{**OPTIONS, "pool_kind": kind})
+                reader = forebay.open(path, **reading)
+                snapshot = reader.snapshot()
+            reader.refresh()
+            assert reader[b"first"] == reader[b"second"] == b"%d" % first and reader[b"large"] == b"%d" % first * 100_000
+            assert list(reader.scan(prefix=b"0", kind="keys")) == [b"%06d" % number for number in range(first + 200)]
+            assert reader[b"%06d" % (first + 199)] == b"v" * ((first + 199) * 37 % 3000)
+        assert snapshot[b"first"] == b"0" and len(snapshot) == 203
+        assert not hasattr(reader, "put") and not isinstance(reader, collections.abc.MutableMapping)
+        owner.stdin.close()
+        assert owner.wait() == 0
+    finally:
+        owner.kill()
+        owner.wait()
+        owner.stdout.close()
+    # Beside nobody.
+    reader.refresh()
+    assert len(reader) == 2003 and reader.stats()["log_tail"] > 0
+    reader.close()
+    reader.close()
+    assert reader.closed and "closed" in repr(reader)
+    for call in (reader.refresh, lambda: reader[b"first"], reader.snapshot):
+        with pytest.raises(forebay.ClosedError):
+            call()
+    with pytest.raises(forebay.UsageError, match="create: a store that is only read"):
+        forebay.open(path, create=False, **reading)
+
+
 def test_errors_are_exceptions_that_say_what_to_do(store, path, tmp_path):
     with pytest.raises(forebay.BusyError, match="open in this process already"):
         forebay.open(path, **OPTIONS)
@@ -464,11 +523,15 @@ def test_the_types_are_those_of_the_package(tmp_path):
         "    with store.begin(sync=False) as tx:\n"
         "        tx[b'a'] = b'2'\n"
         "    key: bytes = forebay.ConflictError().key\n"
+        "with forebay.open('s', read_only=True) as reader:\n"
+        "    reader.refresh()\n"
+        "    seen: bytes = reader.snapshot()[b'a']\n"
+        "with forebay.open('s') as store:\n"
         "    store['a'] = b'1'\n"
     )
     said, errors, status = mypy.run(["--strict", "--cache-dir", os.devnull, str(program)])
     wrong = [line for line in said.splitlines() if ": error:" in line]
-    assert status == 1 and len(wrong) == 1 and ":11:" in wrong[0], said + errors
+    assert status == 1 and len(wrong) == 1 and ":15:" in wrong[0], said + errors
     text = pathlib.Path(forebay.__file__).with_suffix(".pyi").read_text()
     for name in forebay.__all__:
         assert f"class {name}" in text or f"def {name}" in text or f"{name}:" in text, name

@@ -27,6 +27,7 @@ from ._forebay import (
     Error,
     FullError,
     NoStoreError,
+    OutdatedError,
     Scan,
     UsageError,
     __version__,
@@ -41,6 +42,8 @@ __all__ = [
     "Error",
     "FullError",
     "NoStoreError",
+    "OutdatedError",
+    "ReadOnlyStore",
     "Scan",
     "Snapshot",
     "Store",
@@ -67,6 +70,10 @@ _OPTIONS = {
     "open_files": None,
     "salvage": False,
 }
+
+
+# Those of one that is only read.
+_READING = ("pool", "pool_kind", "cache_size", "open_files")
 
 
 def _options(given):
@@ -258,6 +265,35 @@ class Store(_forebay._Store, _Writes):
         return f"<forebay.Store {self._path!r}{', closed' if self.closed else ''}>"
 
 
+class ReadOnlyStore(_forebay._Reader, _Reads):
+    """A store that is only read, whether another process has it open or none, as of when it was opened or refreshed last."""
+
+    def __new__(cls, path, **options):
+        other = sorted(options.keys() & (_OPTIONS.keys() - set(_READING)))
+        if other:
+            raise UsageError(f"{', '.join(other)}: a store that is only read has no such option, but {', '.join(_READING)}")
+        store = super().__new__(cls, os.fspath(path), _options(options))
+        store._path = os.fspath(path)
+        return store
+
+    def snapshot(self):
+        """The store as of its last look, which a refresh leaves as it is."""
+        return Snapshot(self)
+
+    def stats(self):
+        """Sizes and counts as of the last look; what only the owner's process knows is zero."""
+        return json.loads(self._stats())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __repr__(self):
+        return f"<forebay.ReadOnlyStore {self._path!r}{', closed' if self.closed else ''}>"
+
+
 class Batch(_forebay._Batch):
     """Puts and deletes that are done as one: by its `with` block, or by Store.write."""
 
@@ -317,7 +353,7 @@ class Snapshot(_forebay._Snapshot, _Reads):
         self.release()
 
 
-def open(path, **options):
+def open(path, *, read_only=False, **options):
     """Open the store in a directory, and make it if there is none. The options, all by name:
 
     create           make a store if there is none [True]
@@ -330,8 +366,11 @@ def open(path, **options):
     memtable_size    bytes of memory of one of at most six tables of recent keys [64 MiB]
     open_files       files that are open at a time [half of what the process may]
     salvage          open although something is lost, and give that up; given_up() says what
+
+    With read_only=True it is a ReadOnlyStore, beside a process that has the store open, or with none: it needs no permission to write,
+    shows the store as of now, and by refresh() as of then. It takes pool, pool_kind, cache_size and open_files.
     """
-    return Store(path, **options)
+    return (ReadOnlyStore if read_only else Store)(path, **options)
 
 
 def destroy(path, **options):
