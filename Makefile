@@ -39,7 +39,7 @@ BUILD_FAILPOINTS := cargo build --profile failpoints --features forebay/failpoin
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: docs help setup demo check test test-long packages test-packages test-systemd image test-containers test-programs bench-programs test-legs bench-legs test-many-files test-aarch64 test-arm64 failpoints powercut powercut-quick suites bench bench-quick lint fmt fuzz advisories
+.PHONY: docs help setup demo check test test-long wheel bench-python packages test-packages test-systemd image test-containers test-programs bench-programs test-legs bench-legs test-many-files test-aarch64 test-arm64 failpoints powercut powercut-quick suites bench bench-quick lint fmt fuzz advisories
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -99,6 +99,9 @@ test-long: ## Run the rest: the laboratory at toy size, pools on a disk, power c
 	fi
 	cargo build $(LOCKED) -p forebay -p forebay-preload
 	scripts/faults.py --programs $(LAB)/debug/forebay $(LAB)/debug/libforebay.so
+	@scripts/setup.sh wheel
+	scripts/wheel.py --profile dev --check
+	$(LAB)/peers/venv/bin/python -m unittest -q lab.python.selftest
 	@$(MAKE) --no-print-directory powercut-quick
 
 failpoints: ## Build forebay and libforebay.so as tests have them: they obey FOREBAY_TEST_BOOT_ID and the like; in target/failpoints/
@@ -153,6 +156,15 @@ test-aarch64: ## Build the pool for aarch64 and run its tests under qemu-user
 		--skip rights::tests::user_that_the_namespace_lacks
 
 # Of another architecture than this machine's: what compiles for it, and runs its programs for their manual pages.
+wheel: ## Make the wheel of the Python package for this machine: target/wheels
+	@scripts/setup.sh wheel
+	scripts/wheel.py
+
+bench-python: ## Measure the Python package beside plyvel, rocksdict and sqlite3: BENCH="--dir DIR --rounds N"
+	@scripts/setup.sh test wheel
+	scripts/wheel.py
+	$(LAB)/peers/venv/bin/python -m lab.python $(BENCH)
+
 packages: ## Make the .deb, the .rpm and the tarball for this machine, and their debug symbols: target/packages; ARCH=arm64 by a cross compiler: target/packages-arm64
 	@scripts/setup.sh packages $(if $(ARCH),$(if $(filter $(ARCH),$(shell dpkg --print-architecture)),,aarch64))
 	scripts/package.sh $(if $(FROM),--from $(FROM))

@@ -19,6 +19,7 @@ usage: scripts/setup.sh TARGET...
   suites       what test needs, PostgreSQL 17, Python's test suite, fio, git, dpkg and some packages to unpack, tests of Go packages, fsx, pjdfstest, SQLite with musl, rsync, cpio, file systems to cut
   aarch64      the Rust target, a cross linker and qemu-user, to run the pool's tests as aarch64 and to make packages for arm64
   fuzz         nightly Rust and cargo-fuzz
+  wheel        Rust, a C compiler, Python, maturin
   packages     Rust, binutils, and nfpm, which makes packages (built with Go)
   test-packages  mmdebstrap, lintian
   test-systemd   mmdebstrap, QEMU, ext4's tools
@@ -677,6 +678,13 @@ setup() {
     test-arm64)
         need_debian mmdebstrap mmdebstrap qemu-system-aarch64 qemu-system-arm /sbin/mke2fs e2fsprogs setpriv util-linux \
             /sbin/depmod kmod python3 python3
+        ;;
+    wheel)
+        need_rust
+        need_debian cc build-essential
+        need_python
+        install_debian
+        need_venv maturin==1.16.0
         ;;
     test-many-files)
         need_rust

@@ -6,7 +6,7 @@ use crate::{
     place::{StorePlace, remove_unused},
 };
 use forebay_pool::{Pool, PoolOptions};
-use forebay_store::{Batch, Durability, Store};
+use forebay_store::{Batch, DetachedTransaction, Durability, Store};
 use std::{ops::Deref, path::Path};
 
 /// An open store of a name. Everything else is the [`Store`]'s own.
@@ -92,6 +92,19 @@ impl BoundStore {
     /// As [`Store::write`].
     pub fn write_as(&self, batch: &Batch, sync: bool) -> Result<(), BindingError> {
         self.store.write(batch)?;
+        self.synced(sync)
+    }
+
+    /// Commits a transaction, likewise.
+    ///
+    /// # Errors
+    /// As [`Store::resume`] and [`Transaction::commit`](forebay_store::Transaction::commit).
+    pub(crate) fn commit_as(
+        &self,
+        transaction: DetachedTransaction,
+        sync: bool,
+    ) -> Result<(), BindingError> {
+        self.store.resume(transaction)?.commit()?;
         self.synced(sync)
     }
 

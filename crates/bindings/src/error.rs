@@ -26,6 +26,12 @@ pub enum BindingError {
         /// The path at which it was looked for.
         pool: PathBuf,
     },
+    /// A transaction that is no more.
+    #[error("the transaction {how}; begin another one")]
+    TransactionEnded {
+        /// What it was, in words.
+        how: &'static str,
+    },
     /// The operating system refused.
     #[error("{doing} {}: {source}", path.display())]
     System {

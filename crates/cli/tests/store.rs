@@ -4,8 +4,13 @@
 mod common;
 
 use common::Sandbox;
-use forebay_store::KEY_BYTES_MAX;
-use std::fs;
+use forebay_pool::{Pool, PoolOptions};
+use forebay_store::{Durability, KEY_BYTES_MAX, ScanRange, Store, StoreOptions};
+use std::{
+    fs,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    thread,
+};
 
 #[test]
 fn a_value_is_there_in_the_next_process_with_and_without_a_pool() {
@@ -331,4 +336,135 @@ fn a_backup_is_restored_by_a_copy_without_the_pool() {
     sandbox
         .run("store backup --dir nothing kept")
         .fails(1, &["holds no store"]);
+}
+
+/// A store that this process has open, for the program is another one: in memory, on a disk, or
+/// without a pool.
+fn owned(sandbox: &Sandbox, pool: Option<&str>) -> (Store, Option<Pool>) {
+    let pool = pool.map(|name| {
+        let options = PoolOptions::new()
+            .size(6 << 20)
+            .segment_size(1 << 20)
+            .lanes(4)
+            .emulated(name == "p")
+            .on_disk(name == "q");
+        options.create(sandbox.file(name)).unwrap()
+    });
+    let durability = match pool {
+        Some(_) => Durability::DOUBLE,
+        None => Durability::Fsync,
+    };
+    let options = StoreOptions::new().durability(durability);
+    let options = options.memtable_size(256 << 10).file_size(4 << 20);
+    let store = options.open(sandbox.file("s"), pool.as_ref());
+    (store.unwrap(), pool)
+}
+
+/// Promise (store): Commands that read a store do so beside the process that has it open; what they
+/// say without the option names it.
+#[test]
+fn reading_commands_read_beside_the_process_that_has_it() {
+    for pool in [Some("p"), Some("q"), None] {
+        let sandbox = Sandbox::on_disk();
+        let (store, _pool) = owned(&sandbox, pool);
+        let given = pool.map_or(String::new(), |name| format!(" --pool {name}"));
+        let emulated = match pool {
+            Some("p") => " --emulated",
+            _ => "",
+        };
+        for round in ["blue", "red"] {
+            store.put("boat", round).unwrap();
+            store.put("large", &vec![b'v'; 2 << 20]).unwrap();
+            // The pool is found by the store, or given.
+            for with in ["", &format!("{given}{emulated}")] {
+                let get = format!("store get --dir s{with} boat");
+                sandbox
+                    .run(&get)
+                    .fails(1, &["in use by another process", "--read-only"]);
+                let said = sandbox.run(&format!("{get} --read-only")).ok().text();
+                assert_eq!(said, round);
+            }
+        }
+        let large = sandbox.run("store get --dir s large --read-only").ok();
+        assert_eq!(large.stdout, vec![b'v'; 2 << 20]);
+        let said = sandbox.run("store scan --dir s --read-only --prefix b");
+        assert_eq!(said.ok().text(), "boat\tred\n");
+        let said = sandbox.run("store export --dir s --read-only --format tsv");
+        assert!(said.ok().text().starts_with("boat\tred\nlarge\tvvv"));
+        let stats = sandbox.json("store stats --dir s --read-only --json");
+        assert!(stats["log_tail"].as_u64().unwrap() > 0, "{stats}");
+        sandbox
+            .run("store get --dir s boat --read-only --salvage")
+            .fails(2, &["--read-only"]);
+        store.put("boat", "green").unwrap();
+        store.close().unwrap();
+        // Beside nobody.
+        let said = sandbox.run("store get --dir s boat --read-only").ok();
+        assert_eq!(said.text(), "green");
+    }
+}
+
+/// Promise (store): `forebay store backup` beside a process that writes the store is verified, and
+/// has everything that was durable when it began.
+#[test]
+fn a_backup_beside_a_writing_process_has_what_was_durable() {
+    const KEYS: u64 = 50;
+    let number = |value: &[u8]| u64::from_be_bytes(value[..8].try_into().unwrap());
+    for pool in [Some("p"), Some("q"), None] {
+        let sandbox = Sandbox::on_disk();
+        let (store, _pool) = owned(&sandbox, pool);
+        let (acknowledged, over) = (AtomicU64::new(0), AtomicBool::new(false));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for n in 1u64.. {
+                    if over.load(SeqCst) {
+                        break;
+                    }
+                    let bytes = if n % 97 == 0 { 600_000 } else { n % 3000 };
+                    let value = [&n.to_be_bytes()[..], &vec![7; bytes as usize]].concat();
+                    store.put(&(n % KEYS).to_be_bytes(), &value).unwrap();
+                    acknowledged.store(n, SeqCst);
+                }
+            });
+            for round in 1..4 {
+                while acknowledged.load(SeqCst) < round * 200 {
+                    thread::yield_now();
+                }
+                let before = acknowledged.load(SeqCst);
+                let ran = sandbox.run("store backup --dir s kept --keep 2 --json");
+                // Whatever is found, the writer ends.
+                over.store(ran.code != Some(0), SeqCst);
+                let report = ran.ok().json();
+                assert_eq!(report["beside_owner"], true);
+                assert_eq!(
+                    report["removed"].as_array().unwrap().len(),
+                    usize::from(round > 2)
+                );
+                let restored = sandbox.file("restored");
+                let copied = std::process::Command::new("cp")
+                    .arg("-r")
+                    .args([&sandbox.file(report["backup"].as_str().unwrap()), &restored])
+                    .status();
+                assert!(copied.unwrap().success());
+                let verified = sandbox.json("store verify --dir restored --json");
+                assert_eq!(verified["problems"].as_array().unwrap().len(), 0);
+                let copy = StoreOptions::new().durability(Durability::Fsync);
+                let copy = copy.open(&restored, None).unwrap();
+                let pairs = copy.scan(ScanRange::all()).unwrap();
+                let mut found: Vec<u64> = pairs.map(|pair| number(&pair.unwrap().1)).collect();
+                found.sort_unstable();
+                let last = *found.last().unwrap();
+                over.store(last < before, SeqCst);
+                assert!(last >= before, "{last} of {before} acknowledged");
+                let expected: Vec<u64> = (last - KEYS + 1..=last).collect();
+                over.store(found != expected, SeqCst);
+                assert_eq!(found, expected, "no beginning of what was written");
+                drop(copy);
+                fs::remove_dir_all(restored).unwrap();
+            }
+            over.store(true, SeqCst);
+        });
+        let left = store.verify().unwrap();
+        assert_eq!(left.problems, Vec::<String>::new());
+    }
 }

@@ -28,7 +28,7 @@ pub unsafe extern "C" fn forebay_create_iterator(
         };
         let snapshot = match &options.snapshot {
             Some(snapshot) => snapshot.clone(),
-            None => db.store.snapshot()?,
+            None => db.snapshot()?,
         };
         Ok(Box::into_raw(Box::new(forebay_iterator_t {
             cursor: StoreCursor::new(snapshot),

@@ -3,12 +3,12 @@
 use crate::{
     batch::forebay_writebatch_t,
     handles::{
-        forebay_options_t, forebay_readoptions_t, forebay_snapshot_t, forebay_t,
+        StoreAccess, forebay_options_t, forebay_readoptions_t, forebay_snapshot_t, forebay_t,
         forebay_writeoptions_t,
     },
     pointers::{allocated, allocated_text, drop_handle, handle, path, slice, tell, text, told},
 };
-use forebay_bindings::{BindingError, BindingOptions, BoundStore, destroy};
+use forebay_bindings::{BindingError, BindingOptions, BoundReader, BoundStore, destroy};
 use forebay_store::ScanRange;
 use std::{
     ffi::{c_char, c_int},
@@ -37,11 +37,43 @@ pub unsafe extern "C" fn forebay_open(
     let open = || {
         // SAFETY: by the rules.
         let (options, name) = unsafe { (opening(options)?, path(name, "name of the store")?) };
-        let store = BoundStore::open(options, name)?;
-        Ok(Box::into_raw(Box::new(forebay_t { store })))
+        let opened = StoreAccess::Owner(BoundStore::open(options, name)?);
+        Ok(Box::into_raw(Box::new(forebay_t { opened })))
     };
     // SAFETY: by the rules.
     unsafe { told(errptr, ptr::null_mut(), open) }
+}
+
+/// Opens the store of that name for reading alone, beside the process that has it open, or with
+/// none: as of now, and then as of forebay_refresh. It needs no permission to write. Of the options
+/// the pool counts, the cache and the open files. NULL on failure.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_open_for_read_only(
+    options: *const forebay_options_t,
+    name: *const c_char,
+    errptr: *mut *mut c_char,
+) -> *mut forebay_t {
+    let open = || {
+        // SAFETY: by the rules.
+        let (options, name) = unsafe { (opening(options)?, path(name, "name of the store")?) };
+        let opened = StoreAccess::Reader(BoundReader::open(options, name)?);
+        Ok(Box::into_raw(Box::new(forebay_t { opened })))
+    };
+    // SAFETY: by the rules.
+    unsafe { told(errptr, ptr::null_mut(), open) }
+}
+
+/// Has a store that is only read be as of now; on failure it stays as it was. Iterators and
+/// snapshots stay as they are. One that forebay_open opened is always as of now.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_refresh(db: *mut forebay_t, errptr: *mut *mut c_char) {
+    // SAFETY: by the rules.
+    let refresh = || match &unsafe { handle(db, "forebay_t") }?.opened {
+        StoreAccess::Owner(_) => Ok(()),
+        StoreAccess::Reader(reader) => Ok(reader.refresh()?),
+    };
+    // SAFETY: by the rules.
+    unsafe { told(errptr, (), refresh) };
 }
 
 /// Closes the store as well as that goes, as leveldb_close does. Nothing that was acknowledged is
@@ -58,8 +90,12 @@ pub unsafe extern "C" fn forebay_close_checked(db: *mut forebay_t, errptr: *mut 
     if !db.is_null() {
         // SAFETY: it came from `forebay_open`.
         let db = unsafe { Box::from_raw(db) };
+        let close = || match db.opened {
+            StoreAccess::Owner(store) => store.close(),
+            StoreAccess::Reader(_) => Ok(()),
+        };
         // SAFETY: by the rules.
-        unsafe { told(errptr, (), || db.store.close()) };
+        unsafe { told(errptr, (), close) };
     }
 }
 
@@ -74,7 +110,7 @@ unsafe fn writing<'a>(
     // SAFETY: as the caller promises.
     let options = unsafe { handle(options, "forebay_writeoptions_t") }?;
     // SAFETY: as the caller promises.
-    Ok((&unsafe { handle(db, "forebay_t") }?.store, options.sync))
+    Ok((unsafe { handle(db, "forebay_t") }?.owner()?, options.sync))
 }
 
 /// Puts a key of 1 to 65529 bytes, with a value of at most 1 GiB.
@@ -141,7 +177,7 @@ pub unsafe extern "C" fn forebay_write(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_commit(db: *mut forebay_t, errptr: *mut *mut c_char) {
     // SAFETY: by the rules.
-    let commit = || Ok(unsafe { handle(db, "forebay_t") }?.store.commit()?);
+    let commit = || Ok(unsafe { handle(db, "forebay_t") }?.owner()?.commit()?);
     // SAFETY: by the rules.
     unsafe { told(errptr, (), commit) };
 }
@@ -166,7 +202,7 @@ pub unsafe extern "C" fn forebay_get(
         let key = unsafe { slice(key, keylen, "key") }?;
         let found = match &options.snapshot {
             Some(snapshot) => snapshot.get(key)?,
-            None => db.store.get(key)?,
+            None => db.get(key)?,
         };
         if !vallen.is_null() {
             // SAFETY: by the rules it can be written.
@@ -187,7 +223,7 @@ pub unsafe extern "C" fn forebay_create_snapshot(
 ) -> *const forebay_snapshot_t {
     let create = || {
         // SAFETY: by the rules.
-        let snapshot = unsafe { handle(db, "forebay_t") }?.store.snapshot()?;
+        let snapshot = unsafe { handle(db, "forebay_t") }?.snapshot()?;
         Ok(Box::into_raw(Box::new(forebay_snapshot_t { snapshot })).cast_const())
     };
     // SAFETY: by the rules.
@@ -221,7 +257,7 @@ pub unsafe extern "C" fn forebay_property_value(
     let (Ok(db), Ok(name)) = (db, name) else {
         return ptr::null_mut();
     };
-    let stats = db.store.stats();
+    let stats = db.stats();
     let said = match name.to_bytes() {
         b"forebay.stats" => serde_json::to_string_pretty(&stats).ok(),
         b"forebay.trouble" => Some(stats.trouble.unwrap_or_default()),
@@ -245,7 +281,7 @@ pub unsafe extern "C" fn forebay_approximate_sizes(
 ) {
     let measure = || {
         // SAFETY: by the rules.
-        let store = &unsafe { handle(db, "forebay_t") }?.store;
+        let store = unsafe { handle(db, "forebay_t") }?.snapshot()?;
         for i in 0..usize::try_from(num_ranges).unwrap_or(0) {
             // SAFETY: each has so many elements, as the rules say of an array with a number.
             let (start, limit, size) = unsafe {
@@ -284,7 +320,12 @@ pub unsafe extern "C" fn forebay_approximate_sizes(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_collect(db: *mut forebay_t, errptr: *mut *mut c_char) {
     // SAFETY: by the rules.
-    let collect = || Ok(unsafe { handle(db, "forebay_t") }?.store.gc().map(drop)?);
+    let collect = || {
+        Ok(unsafe { handle(db, "forebay_t") }?
+            .owner()?
+            .gc()
+            .map(drop)?)
+    };
     // SAFETY: by the rules.
     unsafe { told(errptr, (), collect) };
 }
@@ -300,7 +341,7 @@ pub unsafe extern "C" fn forebay_checkpoint(
     let copy = || {
         // SAFETY: by the rules.
         let (db, name) = unsafe { (handle(db, "forebay_t")?, path(name, "name of the copy")?) };
-        db.store.checkpoint(name)?;
+        db.owner()?.checkpoint(name)?;
         Ok(())
     };
     // SAFETY: by the rules.

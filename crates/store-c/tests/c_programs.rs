@@ -131,6 +131,16 @@ fn c_and_cpp_programs_do_as_they_say_also_with_asan() {
     }
 }
 
+/// Promise (store): A program of C reads a store that another process has open, and after a refresh
+/// finds all that was put.
+#[test]
+fn a_c_program_reads_beside_the_process_that_writes() {
+    for link in [Link::Shared, Link::Asan] {
+        let said = compiled_and_run("tests/readers.c", link);
+        assert_eq!(said, "read as it was written\n", "{link:?}");
+    }
+}
+
 /// All functions of the header are in the library, and no others of that prefix.
 #[test]
 fn the_header_declares_what_the_library_exports() {

@@ -2,7 +2,7 @@
 
 use forebay_bindings::BindingError;
 use forebay_store::StoreError;
-use pyo3::{create_exception, exceptions::PyException, prelude::*};
+use pyo3::{create_exception, exceptions::PyException, prelude::*, types::PyBytes};
 
 create_exception!(
     forebay,
@@ -36,9 +36,21 @@ create_exception!(
 );
 create_exception!(
     forebay,
+    ConflictError,
+    Error,
+    "What a transaction has read was changed before it was committed; key says which key. Nothing of it was done."
+);
+create_exception!(
+    forebay,
     DamagedError,
     Error,
     "Data that fails its checks, or is not there."
+);
+create_exception!(
+    forebay,
+    OutdatedError,
+    Error,
+    "What is read was removed by the store's owner since the last look: refresh(), and read again."
 );
 create_exception!(
     forebay,
@@ -54,7 +66,9 @@ pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("NoStoreError", py.get_type::<NoStoreError>())?;
     module.add("BusyError", py.get_type::<BusyError>())?;
     module.add("ClosedError", py.get_type::<ClosedError>())?;
+    module.add("ConflictError", py.get_type::<ConflictError>())?;
     module.add("DamagedError", py.get_type::<DamagedError>())?;
+    module.add("OutdatedError", py.get_type::<OutdatedError>())?;
     module.add("FullError", py.get_type::<FullError>())
 }
 
@@ -65,8 +79,23 @@ pub(crate) fn raised(error: impl Into<BindingError>) -> PyErr {
     match error {
         BindingError::Argument(_) => UsageError::new_err(said),
         BindingError::StoreExists { .. } => NoStoreError::new_err(said),
+        BindingError::TransactionEnded { .. } => ClosedError::new_err(said),
+        BindingError::Store(StoreError::Conflict { key }) => conflict(&key, said),
         BindingError::Store(store) => of_store(&store, said),
         _ => Error::new_err(said),
+    }
+}
+
+/// With its key, unless the interpreter has ended.
+fn conflict(key: &[u8], said: String) -> PyErr {
+    let error = ConflictError::new_err(said);
+    let with_key = Python::try_attach(|py| {
+        let value = error.value(py);
+        value.setattr("key", PyBytes::new(py, key))
+    });
+    match with_key {
+        Some(Err(failed)) => failed,
+        _ => error,
     }
 }
 
@@ -80,8 +109,9 @@ fn of_store(error: &StoreError, said: String) -> PyErr {
         | E::NotEmpty { .. }
         | E::TooManySnapshots { .. } => UsageError::new_err(said),
         E::NotAStore { .. } => NoStoreError::new_err(said),
+        E::Outdated { .. } => OutdatedError::new_err(said),
         E::InUse { .. } | E::BackupsInUse { .. } => BusyError::new_err(said),
-        E::Forked => ClosedError::new_err(said),
+        E::Forked | E::ForeignTransaction { .. } => ClosedError::new_err(said),
         E::Damaged { .. } | E::ValueLog { .. } | E::NotOneMoment { .. } | E::DataInPool { .. } => {
             DamagedError::new_err(said)
         }

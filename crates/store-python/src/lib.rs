@@ -2,7 +2,8 @@
 //!
 //! `python/forebay/__init__.py` makes mappings of what is here, and is what users import. Here:
 //!
-//! * `store`: [`store::PyStore`], its batches, and what it is opened with; `snapshot`; `scan`;
+//! * `store`: [`store::PyStore`], its batches, and what it is opened with; `snapshot`;
+//!   `transaction`; `reader`; `scan`;
 //! * `arguments`: Python's bytes; `errors`: exceptions.
 //!
 //! Python's lock is given up around every call of the store, and no lock of this crate is waited
@@ -10,9 +11,11 @@
 
 mod arguments;
 mod errors;
+mod reader;
 mod scan;
 mod snapshot;
 mod store;
+mod transaction;
 
 use pyo3::prelude::*;
 
@@ -22,7 +25,9 @@ fn _forebay(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<store::PyStore>()?;
     module.add_class::<store::PyBatch>()?;
+    module.add_class::<reader::PyReader>()?;
     module.add_class::<snapshot::PySnapshot>()?;
+    module.add_class::<transaction::PyTransaction>()?;
     module.add_class::<scan::PyScan>()?;
     errors::add_to(module)
 }

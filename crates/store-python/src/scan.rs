@@ -78,44 +78,66 @@ pub(crate) struct PyScan {
     process: ProcessMark,
 }
 
+/// Pairs that were fetched, in order.
+pub(crate) type PairQueue = VecDeque<(Vec<u8>, Value)>;
+
+/// Where the pairs of a scan come from.
+pub(crate) trait PairSource: Send {
+    /// Appends pairs until there are so many; false if there are no more.
+    fn fetch(&mut self, ready: &mut PairQueue, most: usize) -> PyResult<bool>;
+}
+
+impl PairSource for Scan {
+    fn fetch(&mut self, ready: &mut PairQueue, most: usize) -> PyResult<bool> {
+        take(self, ready, most).map_err(raised)
+    }
+}
+
 struct FetchedPairs {
-    scan: Option<Scan>,
-    ready: VecDeque<(Vec<u8>, Value)>,
+    source: Option<Box<dyn PairSource>>,
+    ready: PairQueue,
     next: usize,
-    trouble: Option<StoreError>,
+    trouble: Option<PyErr>,
+}
+
+/// Takes pairs of a scan until there are so many, or many bytes; false if there are no more.
+pub(crate) fn take(
+    scan: &mut impl Iterator<Item = Result<(Vec<u8>, Value), StoreError>>,
+    ready: &mut PairQueue,
+    most: usize,
+) -> Result<bool, StoreError> {
+    let mut bytes = 0;
+    while ready.len() < most && bytes < FETCHED_BYTES {
+        let Some(pair) = scan.next() else {
+            return Ok(false);
+        };
+        let (key, value) = pair?;
+        bytes += key.len() + value.len();
+        ready.push_back((key, value));
+    }
+    Ok(true)
 }
 
 impl FetchedPairs {
     fn fetch(&mut self) {
-        let Some(scan) = &mut self.scan else {
+        let Some(source) = &mut self.source else {
             return;
         };
-        let mut bytes = 0;
-        while self.ready.len() < self.next && bytes < FETCHED_BYTES {
-            match scan.next() {
-                Some(Ok((key, value))) => {
-                    bytes += key.len() + value.len();
-                    self.ready.push_back((key, value));
-                }
-                Some(Err(error)) => {
-                    self.trouble = Some(error);
-                    self.scan = None;
-                    return;
-                }
-                None => {
-                    self.scan = None;
-                    return;
-                }
+        match source.fetch(&mut self.ready, self.next) {
+            Ok(true) => self.next = (self.next * 2).min(FETCHED.1),
+            Ok(false) => self.source = None,
+            Err(error) => {
+                self.source = None;
+                self.trouble = Some(error);
             }
         }
-        self.next = (self.next * 2).min(FETCHED.1);
     }
 }
 
 impl PyScan {
-    pub(crate) fn of(scan: Scan, kind: ScanKind) -> Self {
+    pub(crate) fn of(source: impl PairSource + 'static, kind: ScanKind) -> Self {
         let state = FetchedPairs {
-            scan: Some(scan),
+            source: Some(Box::new(source)),
             ready: VecDeque::new(),
             next: FETCHED.0,
             trouble: None,
@@ -128,9 +150,9 @@ impl PyScan {
     }
 
     /// The next pair: without Python's lock, if it has to be fetched or waited for.
-    fn pair(&self, py: Python<'_>) -> Result<Option<(Vec<u8>, Value)>, StoreError> {
+    fn pair(&self, py: Python<'_>) -> PyResult<Option<(Vec<u8>, Value)>> {
         if !self.process.is_here() {
-            return Err(StoreError::Forked);
+            return Err(raised(StoreError::Forked));
         }
         if let Some(mut state) = self.state.try_lock()
             && let Some(pair) = state.ready.pop_front()
@@ -157,7 +179,7 @@ impl PyScan {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let Some((key, value)) = self.pair(py).map_err(raised)? else {
+        let Some((key, value)) = self.pair(py)? else {
             return Ok(None);
         };
         let bytes = |bytes: &[u8]| PyBytes::new(py, bytes);
@@ -175,7 +197,7 @@ impl PyScan {
         }
         py.detach(|| {
             let mut state = self.state.lock();
-            (state.scan, state.trouble) = (None, None);
+            (state.source, state.trouble) = (None, None);
             state.ready.clear();
         });
     }

@@ -3,6 +3,7 @@
 use crate::{
     arguments::ByteArgument,
     errors::{ClosedError, raised},
+    reader::PyReader,
     scan::{PyScan, ScanKind, range},
     store::PyStore,
 };
@@ -17,6 +18,13 @@ pub(crate) struct PySnapshot {
     snapshot: RwLock<Option<Snapshot>>,
     /// Whose it is: in a forked child another thread may have had the lock.
     process: ProcessMark,
+}
+
+/// What a snapshot is taken of.
+#[derive(FromPyObject)]
+enum SnapshotSource<'py> {
+    Store(Bound<'py, PyStore>),
+    Reader(Bound<'py, PyReader>),
 }
 
 impl PySnapshot {
@@ -42,8 +50,11 @@ impl PySnapshot {
 #[pymethods]
 impl PySnapshot {
     #[new]
-    fn new(py: Python<'_>, store: &PyStore) -> PyResult<Self> {
-        let snapshot = store.with(py, |store| store.snapshot())?;
+    fn new(py: Python<'_>, store: SnapshotSource<'_>) -> PyResult<Self> {
+        let snapshot = match store {
+            SnapshotSource::Store(store) => store.get().with(py, |store| store.snapshot()),
+            SnapshotSource::Reader(reader) => reader.get().with(py, |store| store.snapshot()),
+        }?;
         Ok(Self {
             snapshot: RwLock::new(Some(snapshot)),
             process: ProcessMark::take(),

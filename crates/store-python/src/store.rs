@@ -26,15 +26,21 @@ impl PyStore {
         py: Python<'_>,
         done: impl Send + FnOnce(&BoundStore) -> Result<T, E>,
     ) -> PyResult<T> {
-        py.detach(|| {
-            if !self.process.is_here() {
-                return Err(raised(StoreError::Forked));
-            }
-            match &*self.store.read() {
-                Some(store) => done(store).map_err(raised),
-                None => Err(closed()),
-            }
-        })
+        py.detach(|| self.reading(done))
+    }
+
+    /// The same, of a thread that has given Python's lock up.
+    pub(crate) fn reading<T, E: Into<BindingError>>(
+        &self,
+        done: impl FnOnce(&BoundStore) -> Result<T, E>,
+    ) -> PyResult<T> {
+        if !self.process.is_here() {
+            return Err(raised(StoreError::Forked));
+        }
+        match &*self.store.read() {
+            Some(store) => done(store).map_err(raised),
+            None => Err(closed()),
+        }
     }
 }
 
@@ -64,7 +70,7 @@ pub(crate) struct OpenArguments {
 }
 
 impl OpenArguments {
-    fn options(self) -> PyResult<BindingOptions> {
+    pub(crate) fn options(self) -> PyResult<BindingOptions> {
         let durability: Durability = self.durability.parse().map_err(UsageError::new_err)?;
         let kind = match &self.pool_kind[..] {
             "disk" => PoolKind::Disk,

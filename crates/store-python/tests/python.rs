@@ -5,6 +5,8 @@ use std::{env, fs, os::unix::fs::symlink, path::Path, process::Command};
 
 /// Promise (store): A Python program finds in a store what a dict would have after the same
 /// operations, also when it is reopened or killed at any moment.
+/// Promise (store): Of two Python transactions that read what the other one changes, one is refused
+/// and says which key; `store.transaction` runs its function again.
 #[test]
 fn python_tests_of_the_package_pass() {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -22,7 +24,8 @@ fn python_tests_of_the_package_pass() {
         "{}: scripts/setup.sh test",
         python.display()
     );
-    let dir = tempfile::tempdir().unwrap();
+    // On a disk, for the pools there.
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let installed = dir.path().join("forebay");
     fs::create_dir(&installed).unwrap();
     for file in ["__init__.py", "__init__.pyi", "migrate.py", "py.typed"] {

@@ -9,6 +9,7 @@ import tempfile
 
 import hypothesis
 import hypothesis.stateful as stateful
+import pytest
 from conftest import OPTIONS
 from hypothesis import strategies as st
 
@@ -66,6 +67,39 @@ class StoreBesideDict(stateful.RuleBasedStateMachine):
                 else:
                     batch[key] = value
                     self.model[key] = value
+
+    @stateful.rule(
+        changes=st.lists(st.tuples(KEYS, st.one_of(st.none(), BATCHED_VALUES)), max_size=BATCHED),
+        start=BOUNDS, reverse=st.booleans(), interfering=KEYS, commits=st.booleans(),
+    )
+    def transaction(self, changes, start, reverse, interfering, commits):
+        """Reads its own writes; is refused if another writer changed what it read."""
+        own, reads, writes = dict(self.model), set(), {}
+        transaction = self.store.begin()
+        for key, value in changes:
+            if value is not None:
+                transaction[key] = own[key] = writes[key] = value
+                continue
+            if key not in writes:
+                reads.add(key)
+            if key in own:
+                writes[key] = None
+            assert transaction.pop(key, None) == own.pop(key, None)
+        expected = sorted((pair for pair in own.items() if start is None or pair[0] >= start), reverse=reverse)
+        assert list(transaction.scan(start, reverse=reverse)) == expected
+        assert list(self.store.items()) == sorted(self.model.items())
+        if not commits:
+            transaction.rollback()
+            return
+        # Another value than it had.
+        self.store[interfering] = self.model[interfering] = self.model.get(interfering, b"")[-20:] + b"!"
+        if writes and (interfering in reads or start is None or interfering >= start):
+            with pytest.raises(forebay.ConflictError) as refused:
+                transaction.commit()
+            assert refused.value.key == interfering
+            return
+        transaction.commit()
+        self.model = {key: value for key, value in {**self.model, **writes}.items() if value is not None}
 
     @stateful.rule(key=KEYS)
     def get(self, key):

@@ -91,6 +91,226 @@ def test_a_snapshot_stays_as_it_was(store):
         before[b"boat"]
 
 
+def test_a_transaction_is_a_mapping_that_is_seen_once_it_is_committed(store):
+    store.update({b"apple": b"3", b"cherry": b"9"})
+    with store.begin() as transaction:
+        assert isinstance(transaction, collections.abc.MutableMapping) and not transaction.ended
+        transaction[b"fig"] = bytearray(b"1")
+        del transaction[b"cherry"]
+        assert transaction.setdefault(b"pear", b"4") == b"4" and transaction[b"apple"] == b"3"
+        assert list(transaction) == [b"apple", b"fig", b"pear"] and b"cherry" not in transaction
+        assert list(transaction.scan(b"b", reverse=True)) == [(b"pear", b"4"), (b"fig", b"1")]
+        with pytest.raises(KeyError):
+            transaction[b"cherry"]
+        assert dict(store.items()) == {b"apple": b"3", b"cherry": b"9"}
+    assert transaction.ended
+    assert dict(store.items()) == {b"apple": b"3", b"fig": b"1", b"pear": b"4"}
+    with pytest.raises(ZeroDivisionError):
+        with store.begin(sync=False) as transaction:
+            transaction.clear()
+            raise ZeroDivisionError
+    assert transaction.ended and len(store) == 3
+    with store.begin(sync=False) as transaction:
+        transaction.clear()
+    assert len(store) == 0
+
+
+def test_a_long_scan_of_a_transaction_goes_over_its_own_writes(store):
+    with store.batch() as batch:
+        for i in range(0, 2000, 2):
+            batch.put(b"%04d" % i, b"v")
+    with store.begin() as transaction:
+        for i in range(1, 2000, 2):
+            transaction[b"%04d" % i] = b"w"
+        assert list(transaction) == [b"%04d" % i for i in range(2000)]
+        assert list(reversed(transaction)) == [b"%04d" % i for i in reversed(range(2000))]
+        assert list(transaction.scan(prefix=b"19", kind="keys")) == [b"%04d" % i for i in range(1900, 2000)]
+        # What is far ahead of a scan is still to come.
+        scan = transaction.scan(kind="keys")
+        assert next(scan) == b"0000"
+        transaction[b"1999+"] = b"ahead"
+        assert list(scan)[-1] == b"1999+"
+
+
+def test_write_skew_is_refused_and_says_which_key(store):
+    """Each reads what the other one changes."""
+    store.update({b"alice": b"on call", b"bob": b"on call"})
+
+    def leave(transaction, who):
+        if sum(1 for _ in transaction.scan()) > 1:
+            del transaction[who]
+
+    first, second = store.begin(), store.begin()
+    leave(first, b"alice")
+    leave(second, b"bob")
+    first.commit()
+    with pytest.raises(forebay.ConflictError, match="Run it again") as refused:
+        second.commit()
+    assert refused.value.key == b"alice" and list(store) == [b"bob"]
+    # Run as store.transaction runs it, it sees that it is the last one.
+    store.transaction(lambda transaction: leave(transaction, b"bob"))
+    assert list(store) == [b"bob"]
+
+
+def test_threads_that_count_in_transactions_lose_no_count(store):
+    runs = []
+
+    def count(transaction):
+        runs.append(None)
+        number = int(transaction.get(b"count", b"0"))
+        time.sleep(0.0005)
+        transaction[b"count"] = b"%d" % (number + 1)
+        return number
+
+    def work():
+        for _ in range(40):
+            store.transaction(count, sync=False)
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert store[b"count"] == b"240" and len(runs) > 240
+    with pytest.raises(ZeroDivisionError):
+        store.transaction(lambda transaction: transaction.clear() or 1 // 0)
+    assert store[b"count"] == b"240"
+    assert store.transaction(lambda transaction: transaction.rollback() or 7) == 7
+
+
+def test_a_transaction_that_always_conflicts_ends(store):
+    runs = []
+
+    def disturbed(transaction):
+        transaction.get(b"key")
+        runs.append(None)
+        store[b"key"] = transaction[b"key"] = b"%d" % len(runs)
+
+    with pytest.raises(forebay.ConflictError) as refused:
+        store.transaction(disturbed)
+    assert refused.value.key == b"key" and len(runs) == 100
+
+
+def test_a_transaction_that_has_ended_says_so(store, path):
+    committed, rolled_back, refused, left = (store.begin() for _ in range(4))
+    committed[b"a"] = b"1"
+    committed.commit()
+    rolled_back[b"a"] = b"2"
+    rolled_back.rollback()
+    rolled_back.rollback()
+    refused.get(b"a")
+    refused[b"a"] = b"3"
+    with pytest.raises(forebay.ConflictError):
+        refused.commit()
+    left[b"b"] = b"4"
+    scan = left.scan()
+    for ended, how in ((committed, "was committed;"), (rolled_back, "was rolled back"), (refused, "was refused")):
+        for call in (
+            lambda: ended.get(b"a"),
+            lambda: ended.put(b"a", b"4"),
+            lambda: ended.delete(b"a"),
+            lambda: ended.scan(),
+            lambda: ended.commit(),
+        ):
+            with pytest.raises(forebay.ClosedError, match=how + ".*begin another one"):
+                call()
+    with pytest.raises(forebay.UsageError, match="at most half a segment"):
+        for i in range(100_000):
+            left.put(b"%d" % i, b"v" * 100)
+    assert left[b"b"] == b"4"
+    store.close()
+    for call in (lambda: left.get(b"a"), lambda: left.commit(), lambda: next(scan), lambda: store.begin()):
+        with pytest.raises(forebay.ClosedError, match="the store was closed"):
+            call()
+    with forebay.open(path, **OPTIONS) as again:
+        with pytest.raises(forebay.ClosedError):
+            left.commit()
+        assert dict(again.items()) == {b"a": b"1"}
+    left.rollback()
+
+
+def test_threads_share_a_transaction_while_the_store_is_closed(store):
+    """They take turns; who is late is told that the store was closed, or how the transaction ended."""
+    transaction, ended = store.begin(), []
+
+    def use(number):
+        try:
+            for i in range(100_000):
+                transaction[b"%d %d" % (number, i % 20)] = b"value"
+                next(transaction.scan(), None)
+        except forebay.ClosedError:
+            ended.append(True)
+
+    threads = [threading.Thread(target=use, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.05)
+    transaction.commit()
+    store.close()
+    for thread in threads:
+        thread.join()
+    assert ended == [True] * 4
+
+
+OWNER = """
+import sys, forebay
+with forebay.open(sys.argv[1], **{options!r}) as store:
+    for line in sys.stdin:
+        first = int(line)
+        with store.batch() as batch:
+            batch[b"first"] = batch[b"second"] = b"%d" % first
+        for number in range(first, first + 200):
+            store[b"%06d" % number] = b"v" * (number * 37 % 3000)
+        store[b"large"] = b"%d" % first * 100_000
+        print("written", flush=True)
+"""
+
+
+@pytest.mark.parametrize("kind", ["emulated", "disk"])
+def test_a_store_is_read_beside_the_process_that_has_it(kind, tmp_path):
+    """What the owner has put is there after a refresh, and nothing is kept from it."""
+    path, reading = tmp_path / "store", {"read_only": True, "pool_kind": kind}
+    program = OWNER.format(options={**OPTIONS, "pool_kind": kind})
+    command = [sys.executable, "-c", program, str(path)]
+    with pytest.raises(forebay.NoStoreError, match="is not made"):
+        forebay.open(path, **reading)
+    assert not path.exists()
+    owner = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+    try:
+        reader, snapshot = None, None
+        for first in range(0, 2000, 200):
+            owner.stdin.write(f"{first}\n")
+            assert owner.stdout.readline() == "written\n"
+            if reader is None:
+                with pytest.raises(forebay.BusyError, match="in use by another process"):
+                    forebay.open(path, **{**OPTIONS, "pool_kind": kind})
+                reader = forebay.open(path, **reading)
+                snapshot = reader.snapshot()
+            reader.refresh()
+            assert reader[b"first"] == reader[b"second"] == b"%d" % first and reader[b"large"] == b"%d" % first * 100_000
+            assert list(reader.scan(prefix=b"0", kind="keys")) == [b"%06d" % number for number in range(first + 200)]
+            assert reader[b"%06d" % (first + 199)] == b"v" * ((first + 199) * 37 % 3000)
+        assert snapshot[b"first"] == b"0" and len(snapshot) == 203
+        assert not hasattr(reader, "put") and not isinstance(reader, collections.abc.MutableMapping)
+        owner.stdin.close()
+        assert owner.wait() == 0
+    finally:
+        owner.kill()
+        owner.wait()
+        owner.stdout.close()
+    # Beside nobody.
+    reader.refresh()
+    assert len(reader) == 2003 and reader.stats()["log_tail"] > 0
+    reader.close()
+    reader.close()
+    assert reader.closed and "closed" in repr(reader)
+    for call in (reader.refresh, lambda: reader[b"first"], reader.snapshot):
+        with pytest.raises(forebay.ClosedError):
+            call()
+    with pytest.raises(forebay.UsageError, match="create: a store that is only read"):
+        forebay.open(path, create=False, **reading)
+
+
 def test_errors_are_exceptions_that_say_what_to_do(store, path, tmp_path):
     with pytest.raises(forebay.BusyError, match="open in this process already"):
         forebay.open(path, **OPTIONS)
@@ -140,6 +360,7 @@ CALLS = {
     "batch": lambda store: store.write(store.batch()),
     "scan": lambda store: next(store.scan()),
     "snapshot": lambda store: store.snapshot().get(b"key"),
+    "transaction": lambda store: store.transaction(lambda transaction: transaction.setdefault(b"key", b"value")),
     "commit": lambda store: store.commit(),
     "flush": lambda store: store.flush(),
     "stats": lambda store: store.stats(),
@@ -219,6 +440,8 @@ import forebay
 store = forebay.open(sys.argv[1], **{options!r})
 store.update((b"%05d" % i, b"v" * 100) for i in range(1000))
 snapshot, batch, scan, ended = store.snapshot(), store.batch(), store.scan(), threading.Event()
+transaction = store.begin()
+transaction[b"00001"] = b"child"
 
 
 def use():
@@ -226,6 +449,7 @@ def use():
         store[b"last"] = b"value"
         for _ in store.scan():
             pass
+        transaction.get(b"last")
 
 
 users = [threading.Thread(target=use) for _ in range(2)]
@@ -242,6 +466,10 @@ for _ in range(8):
             lambda: next(scan),
             lambda: snapshot.get(b"00001"),
             lambda: batch.put(b"00001", b"child"),
+            lambda: transaction.get(b"00001"),
+            lambda: transaction.commit(),
+            lambda: transaction.rollback(),
+            lambda: store.begin(),
             lambda: store.scan(),
             lambda: store.close(),
         ):
@@ -252,7 +480,7 @@ for _ in range(8):
         snapshot.release()
         scan.close()
         # And what it inherited is dropped as the interpreter ends.
-        sys.exit(0 if refused == 7 and store.closed else 1)
+        sys.exit(0 if refused == 11 and store.closed and transaction.ended else 1)
     assert os.waitpid(child, 0)[1] == 0
 ended.set()
 for user in users:
@@ -291,11 +519,19 @@ def test_the_types_are_those_of_the_package(tmp_path):
         "    value: bytes = store[b'a']\n"
         "    pairs: list[tuple[bytes, bytes]] = list(store.scan(prefix=b'a'))\n"
         "    keys: list[bytes] = list(store.scan(kind='keys'))\n"
+        "    length: int = store.transaction(lambda tx: len(tx[b'a']))\n"
+        "    with store.begin(sync=False) as tx:\n"
+        "        tx[b'a'] = b'2'\n"
+        "    key: bytes = forebay.ConflictError().key\n"
+        "with forebay.open('s', read_only=True) as reader:\n"
+        "    reader.refresh()\n"
+        "    seen: bytes = reader.snapshot()[b'a']\n"
+        "with forebay.open('s') as store:\n"
         "    store['a'] = b'1'\n"
     )
     said, errors, status = mypy.run(["--strict", "--cache-dir", os.devnull, str(program)])
     wrong = [line for line in said.splitlines() if ": error:" in line]
-    assert status == 1 and len(wrong) == 1 and ":7:" in wrong[0], said + errors
+    assert status == 1 and len(wrong) == 1 and ":15:" in wrong[0], said + errors
     text = pathlib.Path(forebay.__file__).with_suffix(".pyi").read_text()
     for name in forebay.__all__:
         assert f"class {name}" in text or f"def {name}" in text or f"{name}:" in text, name

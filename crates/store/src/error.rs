@@ -270,6 +270,12 @@ pub enum StoreError {
         /// The key: one that it read, or that came into a range that it read, or left it.
         key: Vec<u8>,
     },
+    /// A transaction that another store began, or this one before it was opened again.
+    #[error("the transaction was not begun by this opening of store {}, and nothing of it was done. Begin another one", dir.display())]
+    ForeignTransaction {
+        /// The store that was to go on with it.
+        dir: PathBuf,
+    },
     /// The value of a key that was to be incremented is no number, or too large a one.
     #[error(
         "the counter \"{}\" is as it was: it has {found}, and a counter is a number of 64 bits, 8 bytes with the lowest first. Delete the key or put such a number there",

@@ -135,8 +135,8 @@ mod stats;
 
 pub use compression::Compression;
 pub use db::{
-    Batch, Keyspace, ReadOnlyStore, Scan, ScanRange, Snapshot, Store, Transaction, TransactionScan,
-    Value,
+    Batch, DetachedTransaction, Keyspace, ReadOnlyStore, Scan, ScanRange, Snapshot, Store,
+    Transaction, TransactionScan, Value,
 };
 pub use error::StoreError;
 pub use index::IndexStats;

@@ -20,7 +20,7 @@ use forebay_store::{
 use std::{
     collections::BTreeMap,
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc, OnceLock, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
@@ -158,6 +158,106 @@ fn a_checkpoint_beside_a_writer_is_the_store_as_of_one_moment() {
         }
         let written = done.load(SeqCst);
         writes_in(&store, written, written);
+    }
+}
+
+/// Promise (store): A backup that is made beside the owner is the store as of one moment behind its
+/// beginning: it has every write that was acknowledged before, and no part of one.
+#[test]
+fn a_backup_beside_the_owner_is_the_store_as_of_one_moment() {
+    for options in VARIANTS.map(tiny).into_iter().chain([resident()]) {
+        let bench = Bench::new();
+        let store = bench.open(&options);
+        let (done, over) = (AtomicU64::new(0), AtomicBool::new(false));
+        let backups = bench.dir.path().join("backups");
+        let mut copies = Vec::new();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 0.. {
+                    if over.load(SeqCst) {
+                        break;
+                    }
+                    write(&store, number).unwrap();
+                    done.store(number + 1, SeqCst);
+                    if number % 500 == 499 {
+                        store.gc().unwrap();
+                    }
+                }
+            });
+            let _over = Over(&over);
+            let reader = options.open_read_only(bench.path(), &bench.pool).unwrap();
+            for number in 1..4 {
+                while done.load(SeqCst) < number * 700 {
+                    thread::yield_now();
+                }
+                let before = done.load(SeqCst);
+                let made = reader.backup(&backups, |_| ()).unwrap();
+                assert!(made.copied_files > 0 && made.bytes >= made.copied_bytes);
+                copies.push((made.backup, before, done.load(SeqCst) + 1));
+            }
+            let gone = reader.prune_backups(&backups, 3).unwrap();
+            assert!(gone.is_empty(), "{gone:?}");
+        });
+        for (dir, before, behind) in copies {
+            let restored = bench.dir.path().join("restored");
+            copy_dir(Path::new(&dir), &restored);
+            let copy = without_pool(&restored).unwrap();
+            let found = writes_in(&copy, before, behind);
+            // It goes on as any store does.
+            (found..found + 20).for_each(|number| write(&copy, number).unwrap());
+            copy.gc().unwrap();
+            copy.close().unwrap();
+            writes_in(&without_pool(&restored).unwrap(), found + 20, found + 20);
+            fs::remove_dir_all(restored).unwrap();
+        }
+        // The owner's own takes up where the reader's left off.
+        let made = store.backup(&backups, |_| ()).unwrap();
+        assert!(made.backup.ends_with("000004"), "{}", made.backup);
+        let written = done.load(SeqCst);
+        writes_in(&store, written, written);
+    }
+}
+
+/// Promise (store): A backup beside an owner that removes what is being copied is of a later
+/// moment, or fails; it never lacks what a key leads to.
+#[test]
+fn a_backup_beside_the_owner_lacks_no_large_value() {
+    let bench = Bench::new();
+    let options = tiny(Durability::NoSync);
+    let store = bench.open(&options);
+    let large = |number: u64| [&number.to_be_bytes()[..], &[7; 70_000]].concat();
+    let put = |number: u64| {
+        store
+            .put(&(number % 3).to_be_bytes(), &large(number))
+            .unwrap()
+    };
+    (0..3).for_each(put);
+    let reader = options.open_read_only(bench.path(), None).unwrap();
+    let backups = bench.dir.path().join("backups");
+    // Each time something is copied, up to some time, all values are replaced and removed.
+    for times in [1, 4, u64::MAX] {
+        let mut replaced = 0;
+        let made = reader.backup(&backups, |_| {
+            if replaced < times {
+                replaced += 1;
+                (0..3).for_each(|number| put(3 * replaced + number));
+                store.gc().unwrap();
+            }
+        });
+        let made = match made {
+            Err(error) => {
+                assert!(matches!(error, StoreError::Outdated { .. }), "{error}");
+                assert_eq!(times, u64::MAX);
+                continue;
+            }
+            Ok(made) => made,
+        };
+        let copy = without_pool(Path::new(&made.backup)).unwrap();
+        assert_eq!(copy.verify().unwrap().problems, Vec::<String>::new());
+        let values = all_of(&copy).into_values().map(|value| value.len());
+        assert_eq!(values.collect::<Vec<_>>(), [70_008; 3]);
+        drop(copy);
+        fs::remove_dir_all(made.backup).unwrap();
     }
 }
 
@@ -371,53 +471,72 @@ fn a_checkpoint_that_fails_leaves_nothing_behind() {
     writes_in(&store, 700, 700);
 }
 
+/// How a copy of a store is made in a directory; where it is then.
+type Copying = fn(&Store, &Path) -> PathBuf;
+
 /// Promise (store): A checkpoint or backup keeps no writer waiting.
 #[test]
 fn writers_go_on_at_every_step_of_a_checkpoint() {
-    within(
-        Duration::from_secs(120),
-        "a checkpoint beside a writer",
-        || {
-            let bench = Bench::new();
-            let dir = bench.dir.path().join("copy");
-            let (target, written) = (dir.clone(), Arc::new(AtomicU64::new(0)));
-            let seen = Arc::clone(&written);
-            // Each step waits for a writer, who must not wait for it.
-            let disk = HookDisk::new(move |doing: Doing<'_>| {
-                let touched = match doing {
-                    Doing::Create(path) | Doing::Link(path) | Doing::Sync(path) => path,
-                    Doing::Rename(path) | Doing::SyncDir(path) => path,
-                    _ => return Ok(()),
-                };
-                if touched.starts_with(&target) {
-                    let now = seen.load(SeqCst);
-                    while seen.load(SeqCst) < now + 2 {
-                        thread::yield_now();
-                    }
+    let checkpoint: Copying = |store, dir| {
+        store.checkpoint(dir).unwrap();
+        dir.to_owned()
+    };
+    let backup: Copying = |store, dir| PathBuf::from(store.backup(dir, |_| ()).unwrap().backup);
+    // The second one links what the first one has.
+    let backups: Copying = |store, dir| {
+        let first = store.backup(dir, |_| ()).unwrap();
+        let second = store.backup(dir, |_| ()).unwrap();
+        assert!(second.copied_files < first.files.max(2), "{second:?}");
+        PathBuf::from(second.backup)
+    };
+    for copying in [checkpoint, backup, backups] {
+        within(
+            Duration::from_secs(120),
+            "a copy beside a writer",
+            move || writers_go_on_at_every_step_of(copying),
+        );
+    }
+}
+
+/// Each step of the copying waits for a writer, who must not wait for it.
+fn writers_go_on_at_every_step_of(copying: Copying) {
+    let bench = Bench::new();
+    let dir = bench.dir.path().join("copy");
+    let (target, written) = (dir.clone(), Arc::new(AtomicU64::new(0)));
+    let seen = Arc::clone(&written);
+    let disk = HookDisk::new(move |doing: Doing<'_>| {
+        let touched = match doing {
+            Doing::Create(path) | Doing::Link(path) | Doing::Sync(path) => path,
+            Doing::Rename(path) | Doing::SyncDir(path) => path,
+            _ => return Ok(()),
+        };
+        if touched.starts_with(&target) {
+            let now = seen.load(SeqCst);
+            while seen.load(SeqCst) < now + 2 {
+                thread::yield_now();
+            }
+        }
+        Ok(())
+    });
+    let opened = tiny(Durability::DOUBLE).open_on(disk, None, bench.path(), &bench.pool);
+    let store = opened.unwrap();
+    (0..1000).for_each(|number| write(&store, number).unwrap());
+    let over = AtomicBool::new(false);
+    let made = thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 1000.. {
+                if over.load(SeqCst) {
+                    break;
                 }
-                Ok(())
-            });
-            let opened = tiny(Durability::DOUBLE).open_on(disk, None, bench.path(), &bench.pool);
-            let store = opened.unwrap();
-            (0..1000).for_each(|number| write(&store, number).unwrap());
-            let over = AtomicBool::new(false);
-            thread::scope(|scope| {
-                scope.spawn(|| {
-                    for number in 1000.. {
-                        if over.load(SeqCst) {
-                            break;
-                        }
-                        write(&store, number).unwrap();
-                        written.fetch_add(1, SeqCst);
-                    }
-                });
-                store.checkpoint(&dir).unwrap();
-                over.store(true, SeqCst);
-            });
-            let most = 1001 + written.load(SeqCst);
-            writes_in(&without_pool(&dir).unwrap(), 1000, most);
-        },
-    );
+                write(&store, number).unwrap();
+                written.fetch_add(1, SeqCst);
+            }
+        });
+        let _over = Over(&over);
+        copying(&store, &dir)
+    });
+    let most = 1001 + written.load(SeqCst);
+    writes_in(&without_pool(&made).unwrap(), 1000, most);
 }
 
 /// Promise (store): A checkpoint that is opened with its store's pool takes nothing of what is

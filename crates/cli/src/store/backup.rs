@@ -1,6 +1,6 @@
 //! `forebay store backup`.
 
-use super::opening::{AbsentStore, StoreArguments};
+use super::opening::{InUse, ReadArguments, ReadStore};
 use crate::{failure::Failure, output, progress::byte_bar, size};
 use clap::Args;
 use forebay_store::BackupReport;
@@ -20,8 +20,9 @@ use std::path::PathBuf;
                   copy. Give it no pool that has something of the store it was made from, nor that store the pool of the \
                   copy. To keep only some backups, \
                   use --keep, or remove directories: no other one needs them.\n\n\
-                  A store has one process at a time. Where a program has it open, that program makes backups \
-                  (Store::backup), or a checkpoint for this command (Store::checkpoint).",
+                  Where a program has the store open, the backup is made beside it, which waits for nothing: it has all \
+                  that was durable when the backup began. If the program removes again and again what is being \
+                  copied, the command fails, and the program has to make the backup (Store::backup).",
     after_long_help = "Examples:\n  \
         forebay store backup --dir s --pool /mnt/pmem/p /backups/s --keep 7\n  \
         cp -r /backups/s/000003 restored && forebay store verify --dir restored\n  \
@@ -29,7 +30,7 @@ use std::path::PathBuf;
 )]
 pub struct Backup {
     #[command(flatten)]
-    opening: StoreArguments,
+    opening: ReadArguments,
     /// The directory of the backups; made if there is none
     backups: PathBuf,
     /// Remove all backups but the latest N, once the new one is complete
@@ -44,25 +45,28 @@ pub struct Backup {
 struct BackedUp {
     #[serde(flatten)]
     backup: BackupReport,
+    /// The store was read beside the process that has it open, if any.
+    beside_owner: bool,
     removed: Vec<String>,
 }
 
 impl Backup {
     pub fn run(self) -> Result<(), Failure> {
-        let opened = self.opening.open(AbsentStore::Refuse)?;
-        let stats = opened.store.stats();
+        let opened = self.opening.open(InUse::ReadBeside)?;
+        let beside = matches!(opened, ReadStore::Reader(_));
+        let stats = opened.stats();
         let bytes = stats.value_log_bytes + stats.large_value_bytes + stats.index.disk_bytes;
         let bar = byte_bar(Some(bytes), "backing up");
-        let made = opened.store.backup(&self.backups, |so_far| {
+        let made = opened.backup(&self.backups, |so_far| {
             bar.set_position(so_far.done_bytes.min(bytes));
         });
         bar.finish_and_clear();
         let backup = made?;
         let removed = match self.keep {
-            Some(keep) => opened.store.prune_backups(&self.backups, keep as usize),
+            Some(keep) => opened.prune_backups(&self.backups, keep as usize),
             None => Ok(Vec::new()),
         };
-        let closed = opened.store.close();
+        let closed = opened.close();
         // The backup was made, whatever goes wrong behind it.
         let (removed, failed) = match removed {
             Ok(removed) => (removed, closed.err()),
@@ -70,6 +74,7 @@ impl Backup {
         };
         let report = BackedUp {
             backup,
+            beside_owner: beside,
             removed: removed
                 .iter()
                 .map(|path| path.display().to_string())

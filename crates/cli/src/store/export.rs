@@ -2,11 +2,11 @@
 
 use super::{
     lines::{KeyValue, LineArguments, LineFormat},
-    opening::{AbsentStore, StoreArguments},
+    opening::{InUse, ReadArguments, ReadStore},
 };
 use crate::{failure::Failure, output::Output, progress::byte_bar};
 use clap::Args;
-use forebay_store::{ScanRange, Store};
+use forebay_store::ScanRange;
 use std::{
     fs::File,
     io::{BufWriter, Write},
@@ -25,7 +25,7 @@ use std::{
 )]
 pub struct Export {
     #[command(flatten)]
-    opening: StoreArguments,
+    opening: ReadArguments,
     #[command(flatten)]
     lines: LineArguments,
     /// The file; none or - is standard output
@@ -48,8 +48,8 @@ impl Export {
                 path.display()
             )));
         }
-        let opened = self.opening.open(AbsentStore::Refuse)?;
-        let others = opened.store.keyspaces();
+        let opened = self.opening.open(InUse::Refuse)?;
+        let others = opened.keyspaces();
         if !others.is_empty() {
             let names: Vec<_> = others
                 .iter()
@@ -61,19 +61,19 @@ impl Export {
             );
         }
         let written = match path {
-            Some(path) => self.to_file(&opened.store, format, path),
+            Some(path) => self.to_file(&opened, format, path),
             None => {
                 let mut output = Output::new();
-                self.each_line(&opened.store, format, |line| output.bytes(line))
+                self.each_line(&opened, format, |line| output.bytes(line))
                     .and_then(|_| output.finish())
             }
         };
-        opened.store.close()?;
+        opened.close()?;
         written
     }
 
     /// Writes beside the file, and gives it its name at the end.
-    fn to_file(&self, store: &Store, format: LineFormat, path: &Path) -> Result<(), Failure> {
+    fn to_file(&self, store: &ReadStore, format: LineFormat, path: &Path) -> Result<(), Failure> {
         let failed = || Failure::io("writing", path.display());
         let parent = path
             .parent()
@@ -110,7 +110,7 @@ impl Export {
     /// Gives every pair as a line to `take`. Returns how many there were.
     fn each_line(
         &self,
-        store: &Store,
+        store: &ReadStore,
         format: LineFormat,
         mut take: impl FnMut(&[u8]) -> Result<(), Failure>,
     ) -> Result<u64, Failure> {

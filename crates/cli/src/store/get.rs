@@ -2,7 +2,7 @@
 
 use super::{
     lines::KeyValue,
-    opening::{AbsentStore, StoreArguments, key},
+    opening::{InUse, ReadArguments, key},
 };
 use crate::{encoding::Encoding, failure::Failure, output::Output};
 use clap::Args;
@@ -18,7 +18,7 @@ use clap::Args;
 )]
 pub struct Get {
     #[command(flatten)]
-    opening: StoreArguments,
+    opening: ReadArguments,
     #[command(flatten)]
     encoding: Encoding,
     /// The key
@@ -31,8 +31,8 @@ pub struct Get {
 impl Get {
     pub fn run(self) -> Result<(), Failure> {
         let key = key(self.encoding, &self.key)?;
-        let opened = self.opening.open(AbsentStore::Refuse)?;
-        let found = opened.store.get(&key)?;
+        let opened = self.opening.open(InUse::Refuse)?;
+        let found = opened.get(&key)?;
         if let Some(value) = &found {
             let mut output = Output::new();
             if self.json {
@@ -44,7 +44,7 @@ impl Get {
         }
         let absent = found.is_none();
         drop(found);
-        opened.store.close()?;
+        opened.close()?;
         if absent {
             return Err(Failure::Failed(format!(
                 "the store has no key {:?}",

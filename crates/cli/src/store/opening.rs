@@ -2,8 +2,11 @@
 
 use crate::failure::Failure;
 use clap::Args;
-use forebay_pool::{Pool, PoolOptions};
-use forebay_store::{Compression, Durability, Store, StoreOptions};
+use forebay_pool::{Pool, PoolError, PoolErrorKind, PoolOptions};
+use forebay_store::{
+    BackupReport, Compression, CopyReport, Durability, KeyspaceInfo, ReadOnlyStore, Scan,
+    ScanRange, Snapshot, Stats, Store, StoreError, StoreOptions, Value, ValueSample,
+};
 use std::path::{Path, PathBuf};
 
 /// The store.
@@ -65,6 +68,10 @@ impl StoreArguments {
 
     /// Opens it.
     pub fn open(&self, absent: AbsentStore) -> Result<OpenedStore, Failure> {
+        Ok(self.try_open(absent)?)
+    }
+
+    fn try_open(&self, absent: AbsentStore) -> Result<OpenedStore, OpeningError> {
         let variant = self.variant.unwrap_or(match self.pool {
             Some(_) => Durability::DOUBLE,
             None => Durability::Fsync,
@@ -95,6 +102,186 @@ impl StoreArguments {
                 .min(1 << 20),
             _pool: pool,
         })
+    }
+}
+
+/// Why it was not opened.
+enum OpeningError {
+    Store(StoreError),
+    Pool(PoolError),
+}
+
+impl OpeningError {
+    /// A process has it open.
+    fn is_in_use(&self) -> bool {
+        match self {
+            Self::Store(StoreError::InUse { .. }) => true,
+            Self::Store(StoreError::Pool(error)) | Self::Pool(error) => {
+                matches!(error.kind, PoolErrorKind::InUse { .. })
+            }
+            Self::Store(_) => false,
+        }
+    }
+}
+
+impl From<StoreError> for OpeningError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<PoolError> for OpeningError {
+    fn from(error: PoolError) -> Self {
+        Self::Pool(error)
+    }
+}
+
+impl From<OpeningError> for Failure {
+    fn from(error: OpeningError) -> Self {
+        match error {
+            OpeningError::Store(error) => error.into(),
+            OpeningError::Pool(error) => error.into(),
+        }
+    }
+}
+
+/// A store that is only read.
+#[derive(Args)]
+pub struct ReadArguments {
+    #[command(flatten)]
+    opening: StoreArguments,
+    /// Read the store beside the process that has it open, or with none, as of now: nothing is
+    /// locked or changed, and the permission to read it is enough. The pool is found by the store,
+    /// unless it lies elsewhere by now
+    #[arg(long, conflicts_with_all = ["variant", "resident", "salvage"])]
+    read_only: bool,
+}
+
+/// Whether a process that has the store open is in the way.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum InUse {
+    /// The error names the option.
+    Refuse,
+    /// The store is read beside it.
+    ReadBeside,
+}
+
+/// A store to be read.
+pub enum ReadStore {
+    /// This command has it open.
+    Owner(OpenedStore),
+    /// It is read beside the process that has it open, if any.
+    Reader(ReadOnlyStore),
+}
+
+impl ReadArguments {
+    /// Where it is.
+    pub fn directory(&self) -> &Path {
+        self.opening.directory()
+    }
+
+    /// Opens it.
+    pub fn open(&self, in_use: InUse) -> Result<ReadStore, Failure> {
+        if self.read_only {
+            return self.open_read_only();
+        }
+        match self.opening.try_open(AbsentStore::Refuse) {
+            Ok(opened) => Ok(ReadStore::Owner(opened)),
+            Err(error) if error.is_in_use() && in_use == InUse::ReadBeside => self.open_read_only(),
+            Err(error) if error.is_in_use() => match Failure::from(error) {
+                Failure::Failed(said) => Err(Failure::Failed(format!(
+                    "{said}, or read the store beside it (--read-only)"
+                ))),
+                failure => Err(failure),
+            },
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn open_read_only(&self) -> Result<ReadStore, Failure> {
+        let pool = (self.opening.pool.as_ref())
+            .map(|path| {
+                let options = PoolOptions::new().emulated(self.opening.emulated);
+                options.open_read_only(path)
+            })
+            .transpose()?;
+        let reader = StoreOptions::new().open_read_only(&self.opening.dir, pool.as_ref())?;
+        Ok(ReadStore::Reader(reader))
+    }
+}
+
+impl ReadStore {
+    /// The value of a key.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Value>, StoreError> {
+        match self {
+            Self::Owner(opened) => opened.store.get(key),
+            Self::Reader(reader) => reader.get(key),
+        }
+    }
+
+    /// The keys of a range.
+    pub fn scan(&self, range: ScanRange) -> Result<Scan, StoreError> {
+        self.snapshot()?.scan(range)
+    }
+
+    /// All of it as of now.
+    pub fn snapshot(&self) -> Result<Snapshot, StoreError> {
+        match self {
+            Self::Owner(opened) => opened.store.snapshot(),
+            Self::Reader(reader) => reader.snapshot(),
+        }
+    }
+
+    /// Its keyspaces.
+    pub fn keyspaces(&self) -> Vec<KeyspaceInfo> {
+        match self {
+            Self::Owner(opened) => opened.store.keyspaces(),
+            Self::Reader(reader) => reader.keyspaces(),
+        }
+    }
+
+    /// Sizes and counts.
+    pub fn stats(&self) -> Stats {
+        match self {
+            Self::Owner(opened) => opened.store.stats(),
+            Self::Reader(reader) => reader.stats(),
+        }
+    }
+
+    /// What compression gained, which a reader does not look at.
+    pub fn sample_values(&self) -> Result<Option<ValueSample>, StoreError> {
+        match self {
+            Self::Owner(opened) => opened.store.sample_values().map(Some),
+            Self::Reader(_) => Ok(None),
+        }
+    }
+
+    /// Makes a backup.
+    pub fn backup(
+        &self,
+        backups: &Path,
+        progress: impl FnMut(&CopyReport),
+    ) -> Result<BackupReport, StoreError> {
+        match self {
+            Self::Owner(opened) => opened.store.backup(backups, progress),
+            Self::Reader(reader) => reader.backup(backups, progress),
+        }
+    }
+
+    /// Removes all backups but the latest.
+    pub fn prune_backups(&self, backups: &Path, keep: usize) -> Result<Vec<PathBuf>, StoreError> {
+        match self {
+            Self::Owner(opened) => opened.store.prune_backups(backups, keep),
+            Self::Reader(reader) => reader.prune_backups(backups, keep),
+        }
+    }
+
+    /// Closes it.
+    pub fn close(self) -> Result<(), StoreError> {
+        match self {
+            Self::Owner(opened) => opened.store.close(),
+            Self::Reader(_) => Ok(()),
+        }
     }
 }
 

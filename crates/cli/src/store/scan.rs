@@ -2,7 +2,7 @@
 
 use super::{
     lines::{KeyValue, LineFormat},
-    opening::{AbsentStore, StoreArguments, key},
+    opening::{InUse, ReadArguments, ReadStore, key},
 };
 use crate::{encoding::Encoding, failure::Failure, output::Output};
 use clap::Args;
@@ -22,7 +22,7 @@ use std::ops::Bound;
 )]
 pub struct ScanCommand {
     #[command(flatten)]
-    opening: StoreArguments,
+    opening: ReadArguments,
     #[command(flatten)]
     encoding: Encoding,
     /// Only keys that begin with this
@@ -52,9 +52,9 @@ pub struct ScanCommand {
 impl ScanCommand {
     pub fn run(self) -> Result<(), Failure> {
         let range = self.range()?;
-        let opened = self.opening.open(AbsentStore::Refuse)?;
-        let listed = self.list(&opened.store, range);
-        opened.store.close()?;
+        let opened = self.opening.open(InUse::Refuse)?;
+        let listed = self.list(&opened, range);
+        opened.close()?;
         listed
     }
 
@@ -80,7 +80,7 @@ impl ScanCommand {
         Ok(range)
     }
 
-    fn list(&self, store: &forebay_store::Store, range: ScanRange) -> Result<(), Failure> {
+    fn list(&self, store: &ReadStore, range: ScanRange) -> Result<(), Failure> {
         let format = if self.json {
             LineFormat::Jsonl
         } else {

@@ -1,6 +1,6 @@
 //! `forebay store stats`.
 
-use super::opening::{AbsentStore, StoreArguments};
+use super::opening::{InUse, ReadArguments};
 use crate::{
     failure::Failure,
     metrics::{MetricsSnapshot, TextFile},
@@ -13,10 +13,14 @@ use serde::Serialize;
 
 /// Print a store's sizes and counts
 #[derive(Args)]
-#[command(after_long_help = "Example:\n  forebay store stats --dir s --pool /mnt/pmem/p")]
+#[command(
+    long_about = "Prints a store's sizes and counts. With --read-only beside a process that has the store open, what only \
+                  that process knows is zero: its writes and their waits, and what its collector did.",
+    after_long_help = "Example:\n  forebay store stats --dir s --pool /mnt/pmem/p"
+)]
 pub struct StatsCommand {
     #[command(flatten)]
-    opening: StoreArguments,
+    opening: ReadArguments,
     /// Report as JSON, with every figure there is
     #[arg(long)]
     json: bool,
@@ -29,10 +33,10 @@ pub struct StatsCommand {
 
 impl StatsCommand {
     pub fn run(self) -> Result<(), Failure> {
-        let opened = self.opening.open(AbsentStore::Refuse)?;
-        let stats = opened.store.stats();
-        let value_sample = opened.store.sample_values()?;
-        opened.store.close()?;
+        let opened = self.opening.open(InUse::Refuse)?;
+        let stats = opened.stats();
+        let value_sample = opened.sample_values()?;
+        opened.close()?;
         if let Some(textfile) = &self.textfile {
             let dir = self.opening.directory().display().to_string();
             return textfile.write(&MetricsSnapshot {
@@ -52,11 +56,16 @@ impl StatsCommand {
 struct StatsReport {
     #[serde(flatten)]
     stats: Stats,
-    value_sample: ValueSample,
+    /// A reader does not look at values.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value_sample: Option<ValueSample>,
 }
 
 /// The gain of compression, by the values that were looked at.
-fn gained(sample: &ValueSample) -> String {
+fn gained(sample: Option<&ValueSample>) -> String {
+    let Some(sample) = sample else {
+        return "not looked at with --read-only".to_owned();
+    };
     match sample.compressed {
         0 => "no value that was looked at is compressed".to_owned(),
         compressed => format!(
@@ -88,7 +97,7 @@ fn human(report: &StatsReport) -> String {
                 stats.large_value_files
             ),
         ),
-        ("compression", gained(&report.value_sample)),
+        ("compression", gained(report.value_sample.as_ref())),
         (
             "garbage, estimated",
             format!(

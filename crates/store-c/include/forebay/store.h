@@ -12,7 +12,7 @@
  *
  * Pointers. None may be NULL where nothing else is said; a key or value of 0 bytes may be. What is
  * passed in is read before the call returns, and stays the caller's; a string ends with a zero.
- * What ..._create, forebay_open and forebay_create_... return is the caller's, and goes back once to
+ * What ..._create, forebay_open... and forebay_create_... return is the caller's, and goes back once to
  * the function that ends it: ..._destroy, forebay_close, forebay_release_snapshot; NULL there does
  * nothing. Memory that is returned as char* is the caller's, and goes back by free() or
  * forebay_free(). Memory that is returned as const char* is the iterator's, until it is moved.
@@ -321,6 +321,21 @@ void forebay_writeoptions_set_sync(forebay_writeoptions_t *options, uint8_t sync
  * Opens the store of that name, a directory (docs/store-c.md, "Where it is"). NULL on failure.
  */
 forebay_t *forebay_open(const forebay_options_t *options, const char *name, char **errptr);
+
+/**
+ * Opens the store of that name for reading alone, beside the process that has it open, or with
+ * none: as of now, and then as of forebay_refresh. It needs no permission to write. Of the options
+ * the pool counts, the cache and the open files. NULL on failure.
+ */
+forebay_t *forebay_open_for_read_only(const forebay_options_t *options,
+                                      const char *name,
+                                      char **errptr);
+
+/**
+ * Has a store that is only read be as of now; on failure it stays as it was. Iterators and
+ * snapshots stay as they are. One that forebay_open opened is always as of now.
+ */
+void forebay_refresh(forebay_t *db, char **errptr);
 
 /**
  * Closes the store as well as that goes, as leveldb_close does. Nothing that was acknowledged is

@@ -15,16 +15,19 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import ItemsView, KeysView, Mapping, MutableMapping, ValuesView
 
 from . import _forebay
 from ._forebay import (
     BusyError,
     ClosedError,
+    ConflictError,
     DamagedError,
     Error,
     FullError,
     NoStoreError,
+    OutdatedError,
     Scan,
     UsageError,
     __version__,
@@ -34,13 +37,17 @@ __all__ = [
     "Batch",
     "BusyError",
     "ClosedError",
+    "ConflictError",
     "DamagedError",
     "Error",
     "FullError",
     "NoStoreError",
+    "OutdatedError",
+    "ReadOnlyStore",
     "Scan",
     "Snapshot",
     "Store",
+    "Transaction",
     "UsageError",
     "__version__",
     "destroy",
@@ -48,6 +55,9 @@ __all__ = [
 ]
 
 _MISSING = object()
+# Times that Store.transaction runs; after so many it is one of those that go one at a time, and how long it waits for its turn then: one
+# within another that has its turn would wait for ever.
+_RUNS_MAX, _RUNS_TOGETHER, _TURN_S = 100, 4, 0.1
 _OPTIONS = {
     "create": True,
     "error_if_exists": False,
@@ -60,6 +70,10 @@ _OPTIONS = {
     "open_files": None,
     "salvage": False,
 }
+
+
+# Those of one that is only read.
+_READING = ("pool", "pool_kind", "cache_size", "open_files")
 
 
 def _options(given):
@@ -147,13 +161,10 @@ class _Reads(Mapping):
     __hash__ = object.__hash__
 
 
-class Store(_forebay._Store, _Reads, MutableMapping):
-    """An open store, as a mapping of bytes to bytes. Threads may share it."""
+class _Writes(_Reads, MutableMapping):
+    """What a store and a transaction have in common."""
 
-    def __new__(cls, path, **options):
-        store = super().__new__(cls, os.fspath(path), _options(options))
-        store._path = os.fspath(path)
-        return store
+    __slots__ = ()
 
     def __setitem__(self, key, value):
         self.put(key, value)
@@ -177,13 +188,56 @@ class Store(_forebay._Store, _Reads, MutableMapping):
         for key, value in self.scan():
             self.delete(key)
             return key, value
-        raise KeyError("the store is empty")
+        raise KeyError("there is no key")
+
+    def clear(self):
+        """Deletes every key that is there now."""
+        for key in self:
+            self.delete(key)
+
+
+class Store(_forebay._Store, _Writes):
+    """An open store, as a mapping of bytes to bytes. Threads may share it."""
+
+    def __new__(cls, path, **options):
+        store = super().__new__(cls, os.fspath(path), _options(options))
+        store._path = os.fspath(path)
+        store._turn = threading.Lock()
+        return store
 
     def clear(self):
         """Deletes every key that is there now."""
         for key in self:
             self.delete(key, sync=False)
         self.commit()
+
+    def begin(self, *, sync=True):
+        """A transaction, which is committed when its `with` block ends without an exception, or by its commit()."""
+        return Transaction(self, sync)
+
+    def transaction(self, work, *, sync=True):
+        """What work(transaction) returns, once that is committed.
+
+        After a conflict it is run again, as of then, 100 times at most: what it does beside the transaction it may do several times.
+        After an exception of its own nothing is done.
+        """
+        has_turn = False
+        try:
+            for run in range(1, _RUNS_MAX + 1):
+                with self.begin(sync=sync) as transaction:
+                    done = work(transaction)
+                    try:
+                        if not transaction.ended:
+                            transaction.commit()
+                        return done
+                    except ConflictError:
+                        if run == _RUNS_MAX:
+                            raise
+                if run >= _RUNS_TOGETHER and not has_turn:
+                    has_turn = self._turn.acquire(timeout=_TURN_S)
+        finally:
+            if has_turn:
+                self._turn.release()
 
     def batch(self, *, sync=True):
         """Puts and deletes that are written as one when its `with` block ends without an exception."""
@@ -211,6 +265,35 @@ class Store(_forebay._Store, _Reads, MutableMapping):
         return f"<forebay.Store {self._path!r}{', closed' if self.closed else ''}>"
 
 
+class ReadOnlyStore(_forebay._Reader, _Reads):
+    """A store that is only read, whether another process has it open or none, as of when it was opened or refreshed last."""
+
+    def __new__(cls, path, **options):
+        other = sorted(options.keys() & (_OPTIONS.keys() - set(_READING)))
+        if other:
+            raise UsageError(f"{', '.join(other)}: a store that is only read has no such option, but {', '.join(_READING)}")
+        store = super().__new__(cls, os.fspath(path), _options(options))
+        store._path = os.fspath(path)
+        return store
+
+    def snapshot(self):
+        """The store as of its last look, which a refresh leaves as it is."""
+        return Snapshot(self)
+
+    def stats(self):
+        """Sizes and counts as of the last look; what only the owner's process knows is zero."""
+        return json.loads(self._stats())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __repr__(self):
+        return f"<forebay.ReadOnlyStore {self._path!r}{', closed' if self.closed else ''}>"
+
+
 class Batch(_forebay._Batch):
     """Puts and deletes that are done as one: by its `with` block, or by Store.write."""
 
@@ -235,6 +318,31 @@ class Batch(_forebay._Batch):
         self.clear()
 
 
+class Transaction(_forebay._Transaction, _Writes):
+    """Reads and writes that are done as one, as if nothing else happened meanwhile: a mapping, as a store is.
+
+    It reads the store as of its beginning, and its own writes, which nobody else sees before they are committed. A scan sees what
+    the transaction writes ahead of it; it depends on what the scan has gone through, and on up to 256 keys behind that.
+    """
+
+    def __new__(cls, store, sync=True):
+        transaction = super().__new__(cls, store)
+        transaction._sync = sync
+        return transaction
+
+    def commit(self, *, sync=None):
+        """Does all of it, or raises ConflictError; ends it. sync as it was begun with, or as it is given."""
+        super().commit(sync=self._sync if sync is None else sync)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        if kind is None and not self.ended:
+            self.commit()
+        self.rollback()
+
+
 class Snapshot(_forebay._Snapshot, _Reads):
     """A store as of one moment. It keeps space of what was deleted since, until it is released."""
 
@@ -245,7 +353,7 @@ class Snapshot(_forebay._Snapshot, _Reads):
         self.release()
 
 
-def open(path, **options):
+def open(path, *, read_only=False, **options):
     """Open the store in a directory, and make it if there is none. The options, all by name:
 
     create           make a store if there is none [True]
@@ -258,8 +366,11 @@ def open(path, **options):
     memtable_size    bytes of memory of one of at most six tables of recent keys [64 MiB]
     open_files       files that are open at a time [half of what the process may]
     salvage          open although something is lost, and give that up; given_up() says what
+
+    With read_only=True it is a ReadOnlyStore, beside a process that has the store open, or with none: it needs no permission to write,
+    shows the store as of now, and by refresh() as of then. It takes pool, pool_kind, cache_size and open_files.
     """
-    return Store(path, **options)
+    return (ReadOnlyStore if read_only else Store)(path, **options)
 
 
 def destroy(path, **options):

@@ -50,7 +50,7 @@ pub use range::ScanRange;
 pub use reading::ReadOnlyStore;
 pub use scan::Scan;
 pub use snapshot::Snapshot;
-pub use transaction::{Transaction, TransactionScan};
+pub use transaction::{DetachedTransaction, Transaction, TransactionScan};
 pub use value::Value;
 pub use write::Batch;
 

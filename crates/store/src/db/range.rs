@@ -123,6 +123,22 @@ impl ScanRange {
         }
     }
 
+    /// What is left of it behind a key, in its direction: for who goes on with a scan later.
+    ///
+    /// ```
+    /// use forebay_store::ScanRange;
+    /// use std::ops::Bound::{Excluded, Unbounded};
+    /// let behind = ScanRange::new((Excluded("boat"), Unbounded));
+    /// assert_eq!(ScanRange::new("ark"..).behind("boat"), behind);
+    /// let before = ScanRange::new("ark".."boat").reversed();
+    /// assert_eq!(ScanRange::new("ark"..).reversed().behind("boat"), before);
+    /// ```
+    #[must_use]
+    pub fn behind(mut self, key: impl AsRef<[u8]>) -> Self {
+        self.begin_at(Bound::Excluded(key.as_ref().to_vec()));
+        self
+    }
+
     /// The stored keys of those of a keyspace.
     pub(super) fn stored(self, keyspace: KeyspaceId) -> Self {
         let (from, to) = keyspace.stored_bounds(self.from, self.to);

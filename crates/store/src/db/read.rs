@@ -485,7 +485,7 @@ impl StoreCore {
     }
 
     /// True of a reader's look, if there is a later manifest.
-    fn is_outdated(&self) -> bool {
+    pub(super) fn is_outdated(&self) -> bool {
         matches!(self.tail, LogTail::ReadOnly(_)) && !self.log.is_current()
     }
 

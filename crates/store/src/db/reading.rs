@@ -34,9 +34,9 @@ use std::{
 /// scan stays at its look when the next one is taken.
 pub struct ReadOnlyStore {
     dir: PathBuf,
-    options: StoreOptions,
+    pub(super) options: StoreOptions,
     pool: Option<Pool>,
-    core: ArcSwap<StoreCore>,
+    pub(super) core: ArcSwap<StoreCore>,
     /// Held while one looks: an earlier look never comes in the place of a later one.
     looking: Mutex<()>,
 }

@@ -37,8 +37,8 @@ pub use crate::{
     index_error::{IndexCause, IndexError},
     limits::STORED_KEY_BYTES_MAX as KEY_BYTES_MAX,
 };
-pub(crate) use lsm::MergeState;
 pub use lsm::{Index, IndexOptions};
+pub(crate) use lsm::{MergeState, NamedTable};
 pub use view::IndexView;
 
 use std::ops::Bound;

@@ -18,6 +18,11 @@ impl ReadTail {
         self.end
     }
 
+    /// Log address below which everything is in the files.
+    pub(crate) fn in_files(&self) -> Lsn {
+        self.copy.as_ref().map_or(self.end, LaneCopy::head)
+    }
+
     /// So many bytes at a log address, if they were in the pool.
     pub(crate) fn read(&self, lsn: Lsn, bytes: usize) -> Option<&[u8]> {
         self.copy.as_ref()?.read(lsn, bytes)

@@ -92,6 +92,22 @@ impl LogTail {
         }
     }
 
+    /// The same, also of a log that is only read: behind that it is in the copy of a pool.
+    pub(crate) fn in_files(&self) -> Lsn {
+        match self {
+            Self::ReadOnly(tail) => tail.in_files(),
+            _ => self.drained(),
+        }
+    }
+
+    /// So many bytes at a log address, if a look has copied them from a pool.
+    pub(crate) fn copied(&self, lsn: Lsn, bytes: usize) -> Option<&[u8]> {
+        match self {
+            Self::ReadOnly(tail) => tail.read(lsn, bytes),
+            _ => None,
+        }
+    }
+
     /// True if an append in a pool is durable only once it is [committed](Self::commit): the pool
     /// lies on a disk.
     pub(crate) fn needs_commit(&self) -> bool {

@@ -243,3 +243,23 @@ fn a_read_only_transaction_sees_a_serial_state() {
         assert_eq!(conflict(t1.commit()), b"2");
     });
 }
+
+#[test]
+fn a_detached_transaction_keeps_what_it_read_and_wrote() {
+    with_two_keys(|store| {
+        let mut t1 = store.begin().unwrap();
+        assert_eq!(get(&t1, "1"), 10);
+        put(&mut t1, "2", 22);
+        let (t1, t2) = (t1.detach(), store.begin().unwrap().detach());
+        // It may go to another thread.
+        let t1 = std::thread::spawn(move || t1).join().unwrap();
+        store.put("1", "11").unwrap();
+        let t1 = store.resume(t1).unwrap();
+        assert_eq!((get(&t1, "1"), get(&t1, "2")), (10, 22));
+        assert_eq!(conflict(t1.commit()), b"1");
+        let mut t2 = store.resume(t2).unwrap();
+        put(&mut t2, "2", 23);
+        t2.commit().unwrap();
+        assert_eq!(values(store), [11, 23]);
+    });
+}

@@ -2,12 +2,17 @@
 //! to that, so a further backup takes the room, and the time, of what is new: value-log files that
 //! were begun or completed since, and tables.
 //!
+//! The store's owner makes one, or a reader beside it (`beside`).
+//!
 //! Nothing of a backup is shared with the store, and what is copied is read again and checked
 //! before the backup counts.
 
-use super::target::{CopyTarget, discard, make_dir, refuse_below};
+use super::{
+    reader_backup::LargeWatch,
+    target::{CopyTarget, discard, make_dir, refuse_below},
+};
 use crate::{
-    db::{Store, open::lock_backups},
+    db::{Snapshot, Store, StoreCore, open::lock_backups},
     disk::{Disk, HeldDirectory},
     error::StoreError,
     manifest::{self, StoreManifest},
@@ -16,6 +21,7 @@ use crate::{
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Instant,
 };
 
@@ -28,6 +34,40 @@ struct Backups {
 }
 
 impl Backups {
+    /// The backups of this store in `dir`, which has nothing else. Those that were not finished are
+    /// removed.
+    fn find(shared: &StoreCore, disk: &dyn Disk, dir: &Path) -> Result<Self, StoreError> {
+        let foreign = |found: String| StoreError::NotEmpty {
+            dir: dir.to_owned(),
+            found,
+        };
+        let names = disk.list(dir).map_err(StoreError::io("listing", dir))?;
+        let mut numbers = Vec::new();
+        for name in names {
+            let number = number_of(&name).ok_or_else(|| foreign(name.clone()))?;
+            let path = dir.join(&name);
+            let failed = |e: io::Error| StoreError::io("opening", &path)(e);
+            let held = HeldDirectory::open(&path).map_err(failed)?;
+            let within = held.names().map_err(failed)?;
+            match StoreManifest::read(&held)? {
+                Some(found) if found.state().uuid != shared.uuid => {
+                    let uuid = found.state().uuid;
+                    return Err(foreign(format!("{name}, a backup of store {uuid}")));
+                }
+                Some(_) => numbers.push(number),
+                // Without anything in it: cut before there was a mark, or after.
+                None if within.is_empty() || within.iter().any(|n| n == manifest::UNFINISHED) => {
+                    let removed = discard(&path, within).and_then(|()| fs::remove_dir(&path));
+                    removed.map_err(StoreError::io("removing", &path))?;
+                }
+                None => return Err(foreign(format!("{name}, which is no backup"))),
+            }
+        }
+        numbers.sort_unstable();
+        let latest = numbers.last().map(|number| dir.join(name_of(*number)));
+        Ok(Self { numbers, latest })
+    }
+
     fn last(&self) -> u64 {
         self.numbers.last().copied().unwrap_or(0)
     }
@@ -76,59 +116,9 @@ impl Store {
         dir: impl AsRef<Path>,
         mut progress: impl FnMut(&CopyReport),
     ) -> Result<BackupReport, StoreError> {
-        let (dir, begun) = (dir.as_ref(), Instant::now());
         self.shared.check_process()?;
-        let (disk, store) = (&*self.shared.disk, &*self.shared.dir);
-        refuse_below(store, dir)?;
-        make_dir(disk, dir).map_err(StoreError::io("creating", dir))?;
-        let _alone = lock_backups(dir)?;
-        let backups = self.backups(disk, dir)?;
-        let path = dir.join(name_of(backups.last() + 1));
-        let snapshot = self.snapshot()?;
-        let target = CopyTarget::begin(disk, store, &path, backups.latest)?.telling(&mut progress);
-        let report = snapshot.copy_to(target)?;
-        Ok(BackupReport {
-            backup: path.display().to_string(),
-            files: report.files,
-            bytes: report.done_bytes,
-            copied_files: report.copied_files,
-            copied_bytes: report.copied_bytes,
-            seconds: begun.elapsed().as_secs_f64(),
-        })
-    }
-
-    /// The backups of this store in `dir`, which has nothing else. Those that were not finished are
-    /// removed.
-    fn backups(&self, disk: &dyn Disk, dir: &Path) -> Result<Backups, StoreError> {
-        let foreign = |found: String| StoreError::NotEmpty {
-            dir: dir.to_owned(),
-            found,
-        };
-        let names = disk.list(dir).map_err(StoreError::io("listing", dir))?;
-        let mut numbers = Vec::new();
-        for name in names {
-            let number = number_of(&name).ok_or_else(|| foreign(name.clone()))?;
-            let path = dir.join(&name);
-            let failed = |e: io::Error| StoreError::io("opening", &path)(e);
-            let held = HeldDirectory::open(&path).map_err(failed)?;
-            let within = held.names().map_err(failed)?;
-            match StoreManifest::read(&held)? {
-                Some(found) if found.state().uuid != self.shared.uuid => {
-                    let uuid = found.state().uuid;
-                    return Err(foreign(format!("{name}, a backup of store {uuid}")));
-                }
-                Some(_) => numbers.push(number),
-                // Without anything in it: cut before there was a mark, or after.
-                None if within.is_empty() || within.iter().any(|n| n == manifest::UNFINISHED) => {
-                    let removed = discard(&path, within).and_then(|()| fs::remove_dir(&path));
-                    removed.map_err(StoreError::io("removing", &path))?;
-                }
-                None => return Err(foreign(format!("{name}, which is no backup"))),
-            }
-        }
-        numbers.sort_unstable();
-        let latest = numbers.last().map(|number| dir.join(name_of(*number)));
-        Ok(Backups { numbers, latest })
+        let disk = &self.shared.disk;
+        back_up(&self.snapshot()?, disk, dir.as_ref(), None, &mut progress)
     }
 
     /// Removes all backups in `dir` but the latest `keep`; those that were removed. What others
@@ -158,27 +148,62 @@ impl Store {
         dir: impl AsRef<Path>,
         keep: usize,
     ) -> Result<Vec<PathBuf>, StoreError> {
-        let dir = dir.as_ref();
-        self.shared.check_process()?;
-        let disk = &*self.shared.disk;
-        let _alone = lock_backups(dir)?;
-        let numbers = self.backups(disk, dir)?.numbers;
-        let gone = numbers.iter().take(numbers.len().saturating_sub(keep));
-        let gone: Vec<PathBuf> = gone.map(|number| dir.join(name_of(*number))).collect();
-        for path in &gone {
-            // Marked first: what a cut leaves is removed by the next backup.
-            let mark = || {
-                match disk.create(&path.join(manifest::UNFINISHED)) {
-                    // A cut kept it from being removed.
-                    Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-                    made => made?.sync()?,
-                }
-                disk.sync_dir(path)?;
-                discard(path, disk.list(path)?)?;
-                fs::remove_dir(path)
-            };
-            mark().map_err(StoreError::io("removing", path))?;
-        }
-        Ok(gone)
+        prune(&self.shared, &*self.shared.disk, dir.as_ref(), keep)
     }
+}
+
+/// Makes a backup of a snapshot's moment in `dir`, by way of `disk`. With a `watch` it is that of a
+/// reader's look.
+pub(super) fn back_up(
+    snapshot: &Snapshot,
+    disk: &Arc<dyn Disk>,
+    dir: &Path,
+    watch: Option<LargeWatch>,
+    progress: &mut dyn FnMut(&CopyReport),
+) -> Result<BackupReport, StoreError> {
+    let (begun, shared) = (Instant::now(), snapshot.shared());
+    refuse_below(&shared.dir, dir)?;
+    make_dir(&**disk, dir).map_err(StoreError::io("creating", dir))?;
+    let _alone = lock_backups(dir)?;
+    let backups = Backups::find(shared, &**disk, dir)?;
+    let path = dir.join(name_of(backups.last() + 1));
+    let target = CopyTarget::begin(disk, &shared.dir, &path, backups.latest)?;
+    let report = snapshot.copy_to(target.watching(watch).telling(progress))?;
+    Ok(BackupReport {
+        backup: path.display().to_string(),
+        files: report.files,
+        bytes: report.done_bytes,
+        copied_files: report.copied_files,
+        copied_bytes: report.copied_bytes,
+        seconds: begun.elapsed().as_secs_f64(),
+    })
+}
+
+/// Removes all backups in `dir` but the latest `keep`; those that were removed.
+pub(super) fn prune(
+    shared: &StoreCore,
+    disk: &dyn Disk,
+    dir: &Path,
+    keep: usize,
+) -> Result<Vec<PathBuf>, StoreError> {
+    shared.check_process()?;
+    let _alone = lock_backups(dir)?;
+    let numbers = Backups::find(shared, disk, dir)?.numbers;
+    let gone = numbers.iter().take(numbers.len().saturating_sub(keep));
+    let gone: Vec<PathBuf> = gone.map(|number| dir.join(name_of(*number))).collect();
+    for path in &gone {
+        // Marked first: what a cut leaves is removed by the next backup.
+        let mark = || {
+            match disk.create(&path.join(manifest::UNFINISHED)) {
+                // A cut kept it from being removed.
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                made => made?.sync()?,
+            }
+            disk.sync_dir(path)?;
+            discard(path, disk.list(path)?)?;
+            fs::remove_dir(path)
+        };
+        mark().map_err(StoreError::io("removing", path))?;
+    }
+    Ok(gone)
 }

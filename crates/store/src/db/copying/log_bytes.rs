@@ -21,7 +21,7 @@ impl<'a> LogBytes<'a> {
     /// Fills `to` with the log from `at` on, the start of a page; zeros behind the end.
     pub(super) fn read(&self, at: Lsn, to: &mut [u8]) -> Result<(), StoreError> {
         let end = at + to.len() as u64;
-        let drained = self.shared.tail.drained().min(self.end);
+        let drained = self.shared.tail.in_files().min(self.end);
         if end <= drained
             && let Some(file) = self.shared.log.find(at)
             && file.holds(end - 1)
@@ -43,7 +43,7 @@ impl<'a> LogBytes<'a> {
             return Ok(());
         }
         let (log, tail) = (&self.shared.log, &self.shared.tail);
-        let mut drained = tail.drained();
+        let mut drained = tail.in_files();
         loop {
             if at < drained {
                 return match log.find(at) {
@@ -55,8 +55,12 @@ impl<'a> LogBytes<'a> {
                 page.copy_from_slice(&pinned);
                 return Ok(());
             }
+            if let Some(copied) = tail.copied(at, page.len()) {
+                page.copy_from_slice(copied);
+                return Ok(());
+            }
             // It was drained since that was looked at.
-            let now = tail.drained();
+            let now = tail.in_files();
             if now == drained {
                 return Err(StoreError::lost(
                     log.dir(),

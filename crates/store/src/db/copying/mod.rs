@@ -18,12 +18,14 @@
 
 mod backup;
 mod log_bytes;
+mod reader_backup;
 mod target;
 mod verify;
 
 use super::{Snapshot, Store, StoreCore};
 use crate::{
     error::StoreError,
+    index::NamedTable,
     large_values,
     log::{self, FILE_HEADER, VlogFile},
     manifest::{FileRef, ManifestState, SESSIONS_ABOVE, VERSION},
@@ -70,7 +72,7 @@ impl Store {
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<CopyReport, StoreError> {
         self.shared.check_process()?;
         let snapshot = self.snapshot()?;
-        let (disk, store) = (&*self.shared.disk, &*self.shared.dir);
+        let (disk, store) = (&self.shared.disk, &*self.shared.dir);
         let target = CopyTarget::begin(disk, store, dir.as_ref(), None)?;
         snapshot.copy_to(target.linking())
     }
@@ -104,14 +106,20 @@ impl Snapshot {
         let end = self.view().limit();
         // Before all that takes time: whichever is dropped from now on, the copy has as dropped.
         let before = shared.log.state().keyspaces;
-        let large_next = shared.large.next_id();
+        let mut large_next = shared.large.next_id();
         while shared.large.has_in_flight_below(large_next) {
             shared.check_open()?;
             thread::sleep(LOOK);
         }
         let indexed_to = self.copy_index(target)?;
         let files = self.copy_log(target, end)?;
-        self.copy_large(target, large_next)?;
+        match target.watch.take() {
+            None => self.copy_large(target, large_next)?,
+            Some(watch) => {
+                target.make_dir(large_values::DIR)?;
+                large_next = self.copy_large_beside(target, &watch)?;
+            }
+        }
         // After all else: of a keyspace that was dropped meanwhile, what was copied may be a part.
         let state = shared.log.state();
         Ok(ManifestState {
@@ -133,17 +141,31 @@ impl Snapshot {
     fn copy_index(&self, target: &mut CopyTarget<'_>) -> Result<Lsn, StoreError> {
         let shared = self.shared();
         let from = shared.dir.join(INDEX);
-        // Known to the disk from now on, wherever the store's directory is moved.
+        // Known to the disk from now on, wherever the store's directory is moved. A reader's look
+        // has it already, or it is not there.
         let held = shared.disk.create_dir(&from);
         held.map_err(StoreError::io("opening", &from))?;
         let view = self.view().view();
+        let is_look = target.watch.is_some();
         target.make_dir(INDEX)?;
-        for table in shared.index.named_tables(&view.tables) {
+        let tables = shared.index.named_tables(&view.tables).into_iter();
+        let opened = tables.map(|table| {
             let path = from.join(&table.name);
             let file = shared.index.open_table(&table.name);
             let file = file.map_err(StoreError::io("opening", &path))?;
-            let source = SourceFile::Table(path, file);
-            target.add(INDEX, &table.name, &source, table.bytes)?;
+            Ok::<_, StoreError>((table, SourceFile::Table(path, file)))
+        });
+        let mut add = |(table, source): (NamedTable, SourceFile)| {
+            target.add(INDEX, &table.name, &source, table.bytes)
+        };
+        match is_look {
+            false => opened
+                .map(|opened| add(opened?))
+                .collect::<Result<(), StoreError>>()?,
+            // Before the owner removes any.
+            true => {
+                (opened.collect::<Result<Vec<_>, StoreError>>()?.into_iter()).try_for_each(add)?
+            }
         }
         let (name, manifest) = shared.index.manifest_of(&view.tables);
         target.write(INDEX, name, &manifest)?;
@@ -160,7 +182,7 @@ impl Snapshot {
         let (mut copies, mut at) = (Vec::new(), 0);
         while at < end {
             // In this order: what was drained by now is in one of these files.
-            let drained = self.shared().tail.drained();
+            let drained = self.shared().tail.in_files();
             let files = log.files();
             let next = files.iter().find(|file| (at..end).contains(&file.start));
             let Some(file) = next else {
@@ -171,7 +193,7 @@ impl Snapshot {
                 }
                 match self.copy_range(target, start..end, 0) {
                     // A resident log's first segment was given back, of which nothing is needed.
-                    Err(_) if self.shared().tail.drained() > start => {
+                    Err(_) if self.shared().tail.in_files() > start => {
                         target.forget(log::DIR, &log::file_name(start));
                         continue;
                     }
@@ -267,9 +289,9 @@ impl Snapshot {
         target.make_dir(dir)?;
         for id in large.ids()?.into_iter().filter(|id| *id < below) {
             let name = large_values::file_name(id);
-            let copied = large.source(id).and_then(|(path, file, bytes)| {
-                target.add(dir, &name, &SourceFile::Disk(path, file), bytes)
-            });
+            let copied = large
+                .source(id)
+                .and_then(|source| target.add_large(&name, source));
             match copied {
                 Err(_) if !large.ids()?.contains(&id) => target.forget(dir, &name),
                 copied => copied?,

@@ -1,9 +1,11 @@
 //! [`CopyTarget`]: the directory that a copy is made in. It has the file `UNFINISHED` until it is
 //! complete, and no manifest: an opening refuses it, and says why.
 
+use super::reader_backup::LargeWatch;
 use crate::{
     disk::{Disk, DiskFile, above_missing, or_here, replace},
     error::StoreError,
+    large_values,
     manifest::{self, ManifestState},
     stats::CopyReport,
 };
@@ -58,7 +60,7 @@ impl SourceFile {
 
 /// See the module.
 pub(super) struct CopyTarget<'a> {
-    disk: &'a dyn Disk,
+    pub(super) disk: Arc<dyn Disk>,
     pub(super) dir: PathBuf,
     /// The directory was not there before.
     is_new: bool,
@@ -70,13 +72,15 @@ pub(super) struct CopyTarget<'a> {
     /// The copied files, to be verified.
     pub(super) copied: Vec<(&'static str, String)>,
     progress: Option<&'a mut dyn FnMut(&CopyReport)>,
+    /// It is that of a reader's look.
+    pub(super) watch: Option<LargeWatch>,
 }
 
 impl<'a> CopyTarget<'a> {
     /// Makes the directory, or takes an empty one, and marks it as unfinished, durably. It may not
     /// lie in the `store`'s.
     pub(super) fn begin(
-        disk: &'a dyn Disk,
+        disk: &Arc<dyn Disk>,
         store: &Path,
         dir: &Path,
         earlier: Option<PathBuf>,
@@ -87,6 +91,8 @@ impl<'a> CopyTarget<'a> {
         };
         refuse_below(store, dir)?;
         let failed = |e| StoreError::io("making", dir)(e);
+        let to = disk;
+        let disk = &**to;
         let is_new = match disk.list(dir) {
             Ok(names) if names.is_empty() => false,
             Ok(names) => return Err(not_empty(&names.join(", "))),
@@ -108,7 +114,7 @@ impl<'a> CopyTarget<'a> {
             }
         };
         let target = Self {
-            disk,
+            disk: Arc::clone(to),
             dir: dir.to_owned(),
             is_new,
             parts: Vec::new(),
@@ -117,6 +123,7 @@ impl<'a> CopyTarget<'a> {
             report: CopyReport::default(),
             copied: Vec::new(),
             progress: None,
+            watch: None,
         };
         let begin = || {
             // Another one may have begun and ended since the look.
@@ -151,6 +158,12 @@ impl<'a> CopyTarget<'a> {
     /// Tells `progress` how far it is.
     pub(super) fn telling(mut self, progress: &'a mut dyn FnMut(&CopyReport)) -> Self {
         self.progress = Some(progress);
+        self
+    }
+
+    /// It is a copy of a reader's look, beside the owner.
+    pub(super) fn watching(mut self, watch: Option<LargeWatch>) -> Self {
+        self.watch = watch;
         self
     }
 
@@ -199,6 +212,16 @@ impl<'a> CopyTarget<'a> {
         self.copy(part, name, bytes, |chunk, offset| {
             source.read(chunk, offset)
         })
+    }
+
+    /// Takes over a large value's file.
+    pub(super) fn add_large(
+        &mut self,
+        name: &str,
+        (path, file, bytes): (PathBuf, Arc<dyn DiskFile>, u64),
+    ) -> Result<(), StoreError> {
+        let source = SourceFile::Disk(path, file);
+        self.add(large_values::DIR, name, &source, bytes)
     }
 
     /// True if the earlier copy's file is the store's, as its length and its ends tell.
@@ -313,7 +336,7 @@ impl<'a> CopyTarget<'a> {
         let path = self.dir.join(manifest::NAME);
         let text = state.encode(&path)?;
         forebay_pool::failpoint!("store:copy-manifest");
-        replace(self.disk, &path, text.as_bytes()).map_err(StoreError::io("writing", &path))?;
+        replace(&*self.disk, &path, text.as_bytes()).map_err(StoreError::io("writing", &path))?;
         forebay_pool::failpoint!("store:copy-named");
         let mark = self.dir.join(manifest::UNFINISHED);
         // Beside a manifest it says nothing any more.

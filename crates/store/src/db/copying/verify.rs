@@ -41,7 +41,7 @@ impl Snapshot {
     }
 
     /// The large values that a key leads to.
-    fn large_led_to(&self) -> Result<BTreeSet<u64>, StoreError> {
+    pub(super) fn large_led_to(&self) -> Result<BTreeSet<u64>, StoreError> {
         let (shared, mut ids, mut buffer) = (self.shared(), BTreeSet::new(), Vec::new());
         let mut all = Scan::everything(self.clone());
         while let Some((key, address)) = all.next_address()? {
@@ -75,7 +75,7 @@ impl StoreCore {
         };
         Index::open_below(&held, INDEX, options)?.verify()?;
         let manifest = Arc::new(Mutex::new(StoreManifest::of(&held, state.clone())));
-        let disk = Arc::clone(&self.disk);
+        let disk = Arc::clone(&target.disk);
         let given_up = GivenUp::new(dir, false);
         let (log, _) = ValueLog::open(disk, dir, 1 << 20, manifest, given_up)?;
         let files = log.files();
@@ -92,7 +92,7 @@ impl StoreCore {
         }
         let end = state.log_end.unwrap_or(state.indexed_to);
         walk(&log, self.uuid, state.indexed_to, end, |_, _| Ok(()))?;
-        let disk = Arc::clone(&self.disk);
+        let disk = Arc::clone(&target.disk);
         let mut failed = Vec::new();
         let large = LargeValues::open(disk, dir, self.uuid, state.large_from)?;
         for id in large.ids()? {

@@ -11,9 +11,11 @@
 //! transaction began, which sees those that had not, until the collector has deleted it.
 
 mod commit;
+mod detached;
 mod scan;
 
 pub(super) use commit::CommitCheck;
+pub use detached::DetachedTransaction;
 pub use scan::TransactionScan;
 
 use super::{

@@ -59,6 +59,8 @@ mod copying;
 mod merging;
 mod opening;
 
+pub(crate) use copying::NamedTable;
+
 const MERGING_ALL: &str = "merging all runs";
 
 /// Options to open an index.

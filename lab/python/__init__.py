@@ -1,0 +1,1 @@
+"""The Python package forebay beside other stores that Python programs use."""
