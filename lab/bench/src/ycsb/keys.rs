@@ -1,4 +1,4 @@
-//! Which record an operation is about, as YCSB chooses it.
+//! The record of each operation, chosen as YCSB does.
 //!
 //! *Zipfian*: some records are asked for much more often than others (theta 0.99), and are spread
 //! over all keys: the rank is drawn out of ten thousand million, and hashed. *Latest*: the newest

@@ -1,7 +1,6 @@
-//! What transactions of several changes leave beside them, in the store's own keyspace: each adds a
-//! step, and every so many of them one also deletes the range of those that are old. So after a
-//! power cut the steps that are there tell whether a transaction is there as a whole, and a deleted
-//! range with it.
+//! The trail that transactions of several changes leave in the store's own keyspace: each adds a
+//! step, and every so many of them one also deletes the range of old steps. So after a power cut
+//! the steps tell whether a transaction is there as a whole, and a deleted range with it.
 
 use crate::Failure;
 use forebay_store::{Batch, ScanRange, Store, StoreError, Transaction};
