@@ -340,6 +340,18 @@ impl World {
                 }
                 assert!(store.scan(ScanRange::all()).unwrap().next().is_none());
             }
+            Step::DeleteEach(from, to, reversed) => {
+                let (from, to) = (from.map(Key::bytes), to.map(Key::bytes));
+                let mut keys: Vec<_> = model.keys().cloned().collect();
+                keys.retain(|key| within(key, &from, &to));
+                if reversed {
+                    keys.reverse();
+                }
+                for key in keys {
+                    retried(&mut self.open, || store.delete(&key));
+                    model.remove(&key);
+                }
+            }
             Step::DeleteRange(from, to, put) => {
                 let (from, to) = (from.map(Key::bytes), to.map(Key::bytes));
                 let range = ScanRange::new((from.clone(), to.clone()));
