@@ -8,7 +8,7 @@
 //! Its rooms:
 //!
 //! * `address`: the bytes of an entry; `table`: one file, in lsm-tree's table format; `lookup`: the
-//!   short way to a key in it;
+//!   short way to a key in it; `prefix_filter`: which prefixes its keys have;
 //! * `writer`: entries in, tables out; `dead_stretch`: a range in the place of many tombstones;
 //!   `run`: tables in order; `view`: the runs of one moment; `scan`: ordered iteration;
 //! * `values`: the log's values, in the block cache's memory;
@@ -25,6 +25,7 @@ mod lsm;
 mod manifest;
 mod merge;
 mod policy;
+mod prefix_filter;
 mod run;
 mod scan;
 mod table;

@@ -31,6 +31,7 @@ pub fn options(variant: u8) -> StoreOptions {
     })
     .space_amplification_max(1.3)
     .compression(compression(u64::from(variant)))
+    .prefix_filter(usize::from(variant % 3))
     .resident(resident)
 }
 

@@ -75,6 +75,8 @@ pub struct IndexOptions {
     /// Size at which a table of new entries is closed and the next begun, bytes. Large merges make
     /// larger ones, up to 32 times as large: one file is open for each table.
     pub table_bytes: u64,
+    /// Length of the prefixes of which new tables have a filter, bytes of a user's key; 0: none.
+    pub prefix_bytes: usize,
 }
 
 impl Default for IndexOptions {
@@ -85,6 +87,7 @@ impl Default for IndexOptions {
             cache_bytes: 64 << 20,
             pinned_bytes: 256 << 20,
             table_bytes: 32 << 20,
+            prefix_bytes: 0,
         }
     }
 }
