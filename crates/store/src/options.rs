@@ -63,6 +63,9 @@ impl std::str::FromStr for Durability {
     }
 }
 
+/// Longest prefixes of which tables have a filter.
+const PREFIX_BYTES_MAX: usize = 255;
+
 /// Options to open a store. The defaults suit a machine with a few gigabytes of memory and an SSD.
 ///
 /// [`open`](Self::open) is the last call. Those that matter, and when:
@@ -72,6 +75,7 @@ impl std::str::FromStr for Durability {
 /// | [`durability`](Self::durability) | without a pool: [`Durability::Fsync`]; writers wait for the drain ([`WriterWaits::segment`](crate::WriterWaits::segment)): more segments |
 /// | [`commit_puts`](Self::commit_puts) | on a pool on a disk, the last puts may be lost, or are committed by hundreds |
 /// | [`cache_size`](Self::cache_size) | reads come back to more values than 128 MiB hold |
+/// | [`prefix_filter`](Self::prefix_filter) | scans within a prefix often find nothing, in an index larger than the cache |
 /// | [`compression`](Self::compression) | the disk is scarce, or its writes: values that become smaller |
 /// | [`memtable_size`](Self::memtable_size) | memory is scarce: six chunks of it may exist |
 /// | [`space_amplification_max`](Self::space_amplification_max) | the disk is scarce: less; overwrites are slowed by the collector: more |
@@ -92,6 +96,7 @@ pub struct StoreOptions {
     pub(crate) memtable_bytes: usize,
     pub(crate) chunk_log_bytes: u64,
     pub(crate) cache_bytes: u64,
+    pub(crate) prefix_bytes: usize,
     pub(crate) open_files: Option<usize>,
     pub(crate) gc: bool,
     pub(crate) space_amplification_max: f64,
@@ -132,6 +137,7 @@ impl StoreOptions {
             memtable_bytes: 64 << 20,
             chunk_log_bytes: 512 << 20,
             cache_bytes: 128 << 20,
+            prefix_bytes: 0,
             open_files: None,
             gc: true,
             space_amplification_max: 1.5,
@@ -269,6 +275,32 @@ impl StoreOptions {
     #[must_use]
     pub const fn file_size(mut self, bytes: u64) -> Self {
         self.file_bytes = bytes;
+        self
+    }
+
+    /// The index's new tables have a filter of their keys' first so many bytes, up to 255; 0, the
+    /// default: none has one. A scan within one such prefix, as of [`prefix`](crate::Store::prefix)
+    /// with as many bytes or more, then reads no table that has no key of it: worth it where many
+    /// scans find nothing, and the index is larger than the cache.
+    ///
+    /// It is of the keys as they are given, in each keyspace. Each prefix that a table has costs
+    /// ten bits of memory. Tables that are there get theirs as they are merged.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use forebay_store::{Durability, StoreOptions};
+    /// let options = StoreOptions::new().durability(Durability::Fsync).prefix_filter(8);
+    /// let store = options.open(dir.path(), None)?;
+    /// store.put("user0042/name", "alice")?;
+    /// assert_eq!(store.prefix("user0042/")?.count(), 1);
+    /// assert_eq!(store.prefix("user0043/")?.count(), 0); // as a rule, without a read
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub const fn prefix_filter(mut self, bytes: usize) -> Self {
+        self.prefix_bytes = bytes;
         self
     }
 
@@ -498,6 +530,12 @@ impl StoreOptions {
                 descriptors::LEAST
             ));
         }
+        if self.prefix_bytes > PREFIX_BYTES_MAX {
+            return bad(format!(
+                "filters of prefixes of {} bytes; up to {PREFIX_BYTES_MAX} are possible",
+                self.prefix_bytes
+            ));
+        }
         if !(1.1..=10.0).contains(&self.space_amplification_max) {
             return bad(format!(
                 "space amplification {}; 1.1 to 10 is possible",
@@ -549,7 +587,8 @@ mod tests {
     #[test]
     fn options_out_of_bounds_are_refused_and_the_defaults_are_not() {
         assert!(StoreOptions::new().check(false).is_ok());
-        let broken: [fn(&mut StoreOptions); 10] = [
+        let broken: [fn(&mut StoreOptions); 11] = [
+            |o| o.prefix_bytes = 256,
             |o| o.compression = Compression::Zstd(23),
             |o| o.open_files = Some(1),
             |o| o.resident = true,

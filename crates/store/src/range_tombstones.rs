@@ -98,6 +98,13 @@ impl RangeTombstones {
         span.contains(key).then_some(span)
     }
 
+    /// The range whose last key lies right before `key`.
+    pub(crate) fn ending_at(&self, key: &[u8]) -> Option<&RangeTombstone> {
+        let behind = self.spans.partition_point(|span| *span.start < *key);
+        let span = &self.spans[behind.checked_sub(1)?];
+        (span.end.as_deref() == Some(key)).then_some(span)
+    }
+
     /// True if an entry of the key with that log address is deleted.
     #[inline]
     pub(crate) fn hides(&self, key: &[u8], lsn: u64) -> bool {

@@ -48,7 +48,7 @@ pub struct Stats {
     /// Dropped keyspaces that are being cleared out of the index.
     pub dropped_keyspaces: u64,
     /// Deleted keys, or ones that memory hides, that scans have passed over since the store was
-    /// opened; tombstones in tables not counted.
+    /// opened, tombstones among them.
     pub scan_passed_keys: u64,
     /// Waits of writers since the store was opened.
     pub waits: WriterWaits,

@@ -3,9 +3,13 @@
 
 mod common;
 
-use common::{Bench, small, within};
-use forebay_store::{Durability, ScanRange, Store};
-use std::{collections::VecDeque, fs, thread, time::Duration};
+use common::{Bench, Rng, small, within};
+use forebay_store::{Durability, KeyspaceOptions, Scan, ScanRange, Snapshot, Store, StoreError};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    fs, thread,
+    time::Duration,
+};
 
 fn key(number: u32) -> Vec<u8> {
     format!("key {number:08}").into_bytes()
@@ -108,6 +112,144 @@ fn a_pop_passes_over_few_deleted_keys_of_an_uningested_chunk() {
         let left: Vec<_> = left.map(|pair| pair.unwrap().0).collect();
         assert_eq!(left, queue.iter().map(|&i| key(i)).collect::<Vec<_>>());
     });
+}
+
+/// Promise (store): However many keys in a row are deleted one by one, the first scan right behind
+/// passes over those alone that are not ingested yet: a sixteenth of what the memtable has room
+/// for.
+#[test]
+fn the_first_scan_behind_deletes_in_a_row_passes_over_few_keys() {
+    const KEYS: u32 = 40_000;
+    within(Duration::from_secs(120), "scans behind deletes", || {
+        for reversed in [false, true] {
+            let bench = Bench::new();
+            // A chunk of which is full with 1563 deletes.
+            let options = small(Durability::DOUBLE).memtable_size(1 << 20);
+            let store = bench.open(&options);
+            (0..KEYS).for_each(|i| store.put(&key(i), b"value").unwrap());
+            store.gc().unwrap();
+            let snapshot = store.snapshot().unwrap();
+            let deletes = 10..KEYS - 10;
+            match reversed {
+                true => deletes.rev().for_each(|i| store.delete(&key(i)).unwrap()),
+                false => deletes.for_each(|i| store.delete(&key(i)).unwrap()),
+            }
+            let before = store.stats().scan_passed_keys;
+            // Each another range than the other's.
+            let first = store.range(key(10)..).unwrap().next();
+            assert_eq!(first.unwrap().unwrap().0, key(KEYS - 10));
+            let passed = store.stats().scan_passed_keys - before;
+            // Where the ingestion is far behind, writers stand still at five chunks and a quarter.
+            assert!(passed < 10_000, "{passed}");
+            let last = ScanRange::new(..key(KEYS - 10)).reversed();
+            let last = store.scan(last).unwrap().next();
+            assert_eq!(last.unwrap().unwrap().0, key(9));
+            let passed = store.stats().scan_passed_keys - before;
+            assert!(passed < 20_000, "{passed}");
+
+            store.put(&key(777), b"again").unwrap();
+            let numbers = |range: ScanRange| -> Vec<Vec<u8>> {
+                let scan = store.scan(range.keys_only()).unwrap();
+                scan.map(|pair| pair.unwrap().0).collect()
+            };
+            let expected = [0..10, 777..778, KEYS - 10..KEYS];
+            let expected: Vec<_> = expected.into_iter().flatten().map(key).collect();
+            assert_eq!(numbers(ScanRange::all()), expected);
+            assert!(store.get(&key(776)).unwrap().is_none());
+            assert_eq!(&*store.get(&key(777)).unwrap().unwrap(), b"again");
+            store.gc().unwrap();
+            assert_eq!(numbers(ScanRange::all()), expected);
+            // What the snapshot sees is where it was.
+            let seen = snapshot.scan(ScanRange::all()).unwrap();
+            assert_eq!(seen.map(Result::unwrap).count(), KEYS as usize);
+            assert!(snapshot.contains_key(&key(776)).unwrap());
+            drop((snapshot, store));
+            let store = bench.open(&options);
+            let scan = store.scan(ScanRange::all().keys_only()).unwrap();
+            assert!(scan.map(|pair| pair.unwrap().0).eq(expected));
+        }
+    });
+}
+
+type Numbers = BTreeSet<u32>;
+
+fn scanned(scan: Result<Scan, StoreError>) -> Vec<u32> {
+    let number = |key: Vec<u8>| String::from_utf8(key).unwrap()[4..].parse().unwrap();
+    let pairs = scan.unwrap().map(Result::unwrap);
+    pairs.map(|(key, _)| number(key)).collect()
+}
+
+/// Promise: as `ranges_in_the_place_of_tombstones_hide_what_those_do`.
+#[test]
+fn many_deletes_in_a_row_hide_no_key_that_is_put_or_seen() {
+    within(Duration::from_secs(300), "deletes in a row", || {
+        for seed in 0..2 {
+            println!("seed {seed}");
+            delete_in_rows(&mut Rng(seed));
+        }
+    });
+}
+
+fn delete_in_rows(rng: &mut Rng) {
+    const KEYS: u64 = 8000;
+    let bench = Bench::new();
+    let options = small(Durability::DOUBLE).memtable_size(1 << 20);
+    let mut store = bench.open(&options);
+    let terms = || KeyspaceOptions::new().ttl(Duration::from_secs(3600));
+    let mut models = [Numbers::new(), Numbers::new()];
+    let mut held: Vec<(Snapshot, Numbers)> = Vec::new();
+    for round in 0..40 {
+        let other = store.keyspace("other", terms()).unwrap();
+        let (from, len) = (rng.below(KEYS) as u32, 1 + rng.below(KEYS / 2) as u32);
+        let step = 1 + rng.below(3) as usize * usize::from(rng.below(4) == 0);
+        let mut keys: Vec<u32> = (from..from + len).step_by(step).collect();
+        if rng.below(2) == 0 {
+            keys.reverse();
+        }
+        let (which, puts) = (rng.below(2) as usize, rng.below(5) < 2);
+        for i in keys {
+            match (which, puts) {
+                (0, true) => store.put(&key(i), b"value").unwrap(),
+                (0, false) => store.delete(&key(i)).unwrap(),
+                (_, true) => other.put(&key(i), b"value").unwrap(),
+                (_, false) => other.delete(&key(i)).unwrap(),
+            }
+            match puts {
+                true => models[which].insert(i),
+                false => models[which].remove(&i),
+            };
+        }
+        for (number, model) in models.iter().enumerate() {
+            let scan = |range: ScanRange| match number {
+                0 => scanned(store.scan(range)),
+                _ => scanned(other.scan(range)),
+            };
+            assert!(scan(ScanRange::all()).iter().eq(model), "{round}");
+            let back = scan(ScanRange::all().reversed());
+            assert!(back.iter().eq(model.iter().rev()), "{round}");
+            let part = ScanRange::new(key(from + len / 2)..key(from + 2 * len));
+            let expected = model.range(from + len / 2..from + 2 * len);
+            assert!(scan(part).iter().eq(expected), "{round}");
+        }
+        for _ in 0..200 {
+            let i = rng.below(KEYS) as u32;
+            assert_eq!(store.contains_key(&key(i)).unwrap(), models[0].contains(&i));
+            assert_eq!(other.contains_key(&key(i)).unwrap(), models[1].contains(&i));
+        }
+        if rng.below(3) == 0 {
+            held.push((store.snapshot().unwrap(), models[0].clone()));
+        }
+        if held.len() > 3 || rng.below(6) == 0 {
+            for (snapshot, model) in held.drain(..) {
+                assert!(scanned(snapshot.scan(ScanRange::all())).iter().eq(&model));
+            }
+        }
+        if held.is_empty() && rng.below(5) == 0 {
+            drop(store);
+            store = bench.open(&options);
+        }
+    }
+    assert!(store.verify().unwrap().problems.is_empty());
 }
 
 #[test]

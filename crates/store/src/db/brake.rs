@@ -177,7 +177,7 @@ impl StoreCore {
     pub(super) fn frozen_load(&self) -> f64 {
         let bytes = self.options.memtable_bytes as f64;
         let full = |chunk: &Arc<Chunk>| {
-            let keys = chunk.bytes() as f64 / bytes;
+            let keys = chunk.load() as f64 / bytes;
             keys.max(chunk.range_fullness()).min(1.0)
         };
         self.view.load().frozen.iter().map(full).sum()

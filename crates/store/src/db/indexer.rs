@@ -47,6 +47,12 @@ const IDLE: Duration = Duration::from_millis(200);
 const RUNS_MAX: u64 = 48;
 /// Deleted keys that scans pass over, in memory or hidden by it, before an ingestion is asked for.
 const PASSED_MAX: u64 = 100_000;
+/// So many dead keys in a row are worth a deleted range of the store's own, at least: fewer are
+/// passed over in less than a millisecond, and lie in a few blocks, by which it is estimated what
+/// ranges hide.
+const DEAD_MIN: u64 = 1000;
+/// And as a part of the memtable's bytes: 10,000 of 64 MiB.
+const DEAD_BYTES: u64 = 6700;
 /// On a full disk no more is merged at a time than one part in so many of what is free.
 pub(super) const MERGED: u64 = 2;
 /// With more runs, a merge without room makes the store short. Fewer than [`RUNS_MAX`], at which
@@ -267,7 +273,16 @@ impl StoreCore {
             }
             found
         });
-        Ok(self.index.ingest_with(&mut run, ranges, watermark)?)
+        let deletes: usize = chunks.iter().map(|chunk| chunk.deletes()).sum();
+        let dead_min = (self.options.memtable_bytes as u64 / DEAD_BYTES).max(DEAD_MIN);
+        let dead_min = if deletes as u64 >= dead_min / 4 {
+            dead_min
+        } else {
+            u64::MAX
+        };
+        Ok(self
+            .index
+            .ingest_in_stretches(&mut run, ranges, watermark, dead_min)?)
     }
 
     pub(super) fn request_compaction(&self) {

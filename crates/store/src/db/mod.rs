@@ -386,7 +386,8 @@ impl StoreCore {
             memtable_keys: chunks().map(|chunk| chunk.len() as u64).sum(),
             keyspaces: self.keyspaces().list(),
             dropped_keyspaces: self.keyspaces().dropped().len() as u64,
-            scan_passed_keys: self.background.scan_passed.load(Relaxed),
+            scan_passed_keys: self.background.scan_passed.load(Relaxed)
+                + self.index.passed_tombstones(),
             waits: self.waits(),
             compression: self.compressor.stats(),
             index: self.index.stats(),

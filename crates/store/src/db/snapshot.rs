@@ -233,12 +233,19 @@ impl SnapshotMoment {
     pub(super) fn leave(&self, chunks: &[Arc<Chunk>], tables: Arc<IndexView>) {
         let view = self.view.load();
         let others = |c: &&Arc<Chunk>| !is_among(chunks, c);
+        // What of it is hidden in these tables was left out, and so were tombstones in the place of
+        // which there is a range: of what had gone into the tables by then, which the moment sees.
+        let mut deleted = view.deleted.as_deref().cloned().unwrap_or_default();
+        let of_tables = tables
+            .deleted()
+            .iter()
+            .filter(|range| range.lsn < self.limit);
+        of_tables.for_each(|range| deleted.add(range.clone()));
         self.view.store(Arc::new(ReadView {
             active: view.active.as_ref().filter(others).cloned(),
             frozen: view.frozen.iter().filter(others).cloned().collect(),
             tables,
-            // What of that is hidden in these tables was left out.
-            deleted: view.deleted.clone(),
+            deleted: (!deleted.is_empty()).then(|| Arc::new(deleted)),
         }));
     }
 }

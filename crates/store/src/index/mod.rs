@@ -8,9 +8,9 @@
 //! Its rooms:
 //!
 //! * `address`: the bytes of an entry; `table`: one file, in lsm-tree's table format; `lookup`: the
-//!   short way to a key in it;
-//! * `writer`: entries in, tables out; `run`: tables in order; `view`: the runs of one moment;
-//!   `scan`: ordered iteration;
+//!   short way to a key in it; `prefix_filter`: which prefixes its keys have;
+//! * `writer`: entries in, tables out; `dead_stretch`: a range in the place of many tombstones;
+//!   `run`: tables in order; `view`: the runs of one moment; `scan`: ordered iteration;
 //! * `values`: the log's values, in the block cache's memory;
 //! * `manifest`: which tables there are; `policy` and `merge`: compaction;
 //! * `lsm`: who calls what when, and the locks.
@@ -19,11 +19,13 @@
 //! [`watermark`](Index::watermark): what an ingestion had not made durable at a crash is replayed
 //! from the log.
 mod address;
+mod dead_stretch;
 mod lookup;
 mod lsm;
 mod manifest;
 mod merge;
 mod policy;
+mod prefix_filter;
 mod run;
 mod scan;
 mod table;

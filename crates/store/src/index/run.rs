@@ -96,6 +96,16 @@ impl TableRun {
         tables.any(|table| table.is_hidden_by(range))
     }
 
+    /// The tables to read for keys within `bounds`.
+    pub(super) fn tables_to_read(&self, bounds: &KeyBounds) -> Range<usize> {
+        let within = self.tables_within(bounds);
+        // A prefix that no key has lies within one table.
+        match within.len() == 1 && self.tables[within.start].denies(bounds) {
+            true => within.end..within.end,
+            false => within,
+        }
+    }
+
     /// The tables that may hold keys within `bounds`.
     pub(super) fn tables_within(&self, bounds: &KeyBounds) -> Range<usize> {
         let first = match &bounds.0 {

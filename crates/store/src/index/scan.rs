@@ -183,7 +183,7 @@ impl RunScan {
             .take(if empty { 0 } else { usize::MAX })
             .map(|run| Cursor {
                 run: Arc::clone(run),
-                unopened: run.tables_within(&bounds),
+                unopened: run.tables_to_read(&bounds),
                 bounds: bounds.clone(),
                 deleted: deleted.clone(),
                 front: None,

@@ -10,6 +10,7 @@
 use super::{
     IndexCause, IndexError, RecordAddress, ValueForm, address,
     lookup::{self, Fences, Lookup},
+    prefix_filter::PrefixFilter,
 };
 use crate::{
     disk::HeldDirectory,
@@ -70,6 +71,7 @@ pub(super) struct TableFile {
     path: PathBuf,
     /// For the short way to a key; none if the block index is in parts.
     fences: Option<Fences>,
+    prefixes: Option<PrefixFilter>,
 }
 
 /// The name of the file of table `id`.
@@ -92,6 +94,9 @@ pub(super) fn hash_of(key: &[u8]) -> u64 {
 /// Turns an error of `lsm-tree` into ours. A file that ends early is damage, not a failing disk.
 pub(super) fn error(path: &Path, doing: &'static str, e: lsm_tree::Error) -> IndexError {
     let cause = match e {
+        lsm_tree::Error::Io(e) if e.kind() == io::ErrorKind::InvalidData => {
+            IndexCause::Corrupt(e.to_string())
+        }
         lsm_tree::Error::Io(e) if e.kind() != io::ErrorKind::UnexpectedEof => IndexCause::Io(e),
         lsm_tree::Error::Io(e) => IndexCause::Corrupt(format!("the file ends early: {e}")),
         lsm_tree::Error::ChecksumMismatch { got, expected } => IndexCause::Corrupt(format!(
@@ -157,9 +162,9 @@ impl TableFile {
             let table = Table::recover(through, checksum, 0, TREE, cache, None, true, true)?;
             let file = dir.open_file(Path::new(&name), OFlags::RDONLY)?;
             let fences = Fences::read(&table, &file)?;
-            Ok((table, fences))
+            Ok((table, fences, PrefixFilter::read(&file)?))
         }));
-        let (table, fences) = match recovered {
+        let (table, fences, prefixes) = match recovered {
             Ok(table) => table.map_err(|e| error(&path, DOING, e))?,
             Err(_) => return Err(corrupt("not a table of this version".into())),
         };
@@ -172,6 +177,7 @@ impl TableFile {
             dir: Arc::clone(dir),
             path,
             fences,
+            prefixes,
         })
     }
 
@@ -262,10 +268,18 @@ impl TableFile {
         filter.is_none_or(|filter| filter.maybe_contains_hash(hash).unwrap_or(true))
     }
 
+    /// True if the table has no key within the bounds, as far as its filter of prefixes tells.
+    pub(super) fn denies(&self, bounds: &KeyBounds) -> bool {
+        let prefixes = self.prefixes.as_ref();
+        prefixes.is_some_and(|prefixes| prefixes.denies(bounds))
+    }
+
     /// Memory that the table holds outside the block cache, bytes.
     pub(super) fn pinned_bytes(&self) -> u64 {
         let fences = self.fences.as_ref().map_or(0, Fences::bytes);
-        (self.table.pinned_filter_size() + self.table.pinned_block_index_size() + fences) as u64
+        let filters =
+            self.table.pinned_filter_size() + self.prefixes.as_ref().map_or(0, PrefixFilter::bytes);
+        (filters + self.table.pinned_block_index_size() + fences) as u64
     }
 
     /// The entry for `key`, whose [`hash_of`] is `hash`.
@@ -457,6 +471,7 @@ mod tests {
             cache: Arc::new(Cache::with_capacity_bytes(1 << 20)),
             table_bytes: 1 << 20,
             keyspaces: Arc::default(),
+            prefix_bytes: 0,
             known: 0,
         };
         let cache = Arc::clone(&maker.cache);

@@ -28,8 +28,36 @@ pub struct IndexView {
     pub(super) watermark: u64,
     /// Ranges of which the tables have keys that are deleted below the watermark.
     pub(super) deleted: Arc<RangeTombstones>,
-    /// Tombstones that scans have passed over since the last merge of all runs.
-    pub(super) passed: Arc<AtomicU64>,
+    pub(super) passed: Arc<PassedTombstones>,
+}
+
+/// Tombstones that scans have passed over.
+#[derive(Default)]
+pub(super) struct PassedTombstones {
+    since_merge: AtomicU64,
+    all: AtomicU64,
+}
+
+impl PassedTombstones {
+    fn note_one(&self) {
+        self.since_merge.fetch_add(1, Relaxed);
+        self.all.fetch_add(1, Relaxed);
+    }
+
+    /// Those since the last merge of all runs.
+    pub(super) fn since_merge(&self) -> u64 {
+        self.since_merge.load(Relaxed)
+    }
+
+    /// All runs are being merged.
+    pub(super) fn begin_merge(&self) {
+        self.since_merge.store(0, Relaxed);
+    }
+
+    /// Those since the index was opened.
+    pub(super) fn all(&self) -> u64 {
+        self.all.load(Relaxed)
+    }
 }
 
 impl IndexView {
@@ -133,7 +161,7 @@ impl IndexView {
                 .as_ref()
                 .is_ok_and(|(_, address)| address.form == ValueForm::Tombstone);
             if dead {
-                passed.fetch_add(1, Relaxed);
+                passed.note_one();
             }
             !dead
         }))

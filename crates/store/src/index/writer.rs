@@ -9,6 +9,7 @@
 //! on disk before a manifest can name it.
 use super::{
     IndexCause, IndexError, RecordAddress, ValueForm, address,
+    prefix_filter::PrefixCollector,
     table::{self, TableFacts, TableFile},
 };
 use crate::{disk::HeldDirectory, keyspace::KeyspaceCatalogue, limits::STORED_KEY_BYTES_MAX};
@@ -16,6 +17,7 @@ use lsm_tree::{
     Cache, InternalValue, Slice, ValueType,
     table::{Writer, filter::BloomConstructionPolicy},
 };
+use rustix::fs::OFlags;
 use std::{
     path::Path,
     sync::{
@@ -49,6 +51,8 @@ pub(super) struct TableMaker {
     pub(super) table_bytes: u64,
     /// Says which keys are dead, and come into no new table.
     pub(super) keyspaces: Arc<KeyspaceCatalogue>,
+    /// Of this many bytes are the prefixes of which tables have a filter; 0: none has one.
+    pub(super) prefix_bytes: usize,
     /// The watermark below which deleted ranges hide nothing of what is written.
     pub(super) known: u64,
 }
@@ -72,6 +76,7 @@ struct CurrentTable {
     id: u64,
     writer: Writer,
     bytes: u64,
+    prefixes: Option<PrefixCollector>,
 }
 
 /// A sorted run in the making. lsm-tree's writer stays on the thread that made it, and so does
@@ -174,6 +179,9 @@ impl RunWriter {
         }
         if let Some(current) = &mut self.current {
             let key = entry.key.user_key.clone();
+            if let Some(prefixes) = &mut current.prefixes {
+                prefixes.add(&key);
+            }
             current.bytes += (key.len() + entry.value.len()) as u64 + ENTRY_OVERHEAD;
             if let Err(e) = current.writer.write(entry) {
                 let id = current.id;
@@ -203,18 +211,33 @@ impl RunWriter {
             id,
             writer,
             bytes: 0,
+            // Where memory does not do for filters, it does not for this one.
+            prefixes: (self.maker.prefix_bytes > 0 && !self.in_parts)
+                .then(|| PrefixCollector::new(self.maker.prefix_bytes)),
         })
     }
 
     /// Closes the open table, if there is one: its entries are then durable.
     fn close_table(&mut self) -> Result<(), IndexError> {
-        let Some(CurrentTable { id, writer, .. }) = self.current.take() else {
+        let Some(current) = self.current.take() else {
             return Ok(());
         };
+        let CurrentTable {
+            id,
+            writer,
+            prefixes,
+            ..
+        } = current;
         let written = writer.finish().map_err(|e| self.table_error(id, e))?;
         let Some((id, checksum)) = written else {
             return Ok(());
         };
+        if let Some(prefixes) = prefixes {
+            let name = table::name_of(id);
+            let table = self.maker.dir.open_file(Path::new(&name), OFlags::RDWR);
+            let appended = table.and_then(|table| prefixes.append_to(&table));
+            appended.map_err(|e| self.table_error(id, lsm_tree::Error::Io(e)))?;
+        }
         let bytes = self.maker.dir.length_of(&table::name_of(id));
         let bytes = bytes.map_err(|e| self.table_error(id, lsm_tree::Error::Io(e)))?;
         let facts = TableFacts {

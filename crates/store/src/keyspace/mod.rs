@@ -10,7 +10,7 @@ mod catalogue;
 mod stored_key;
 
 pub(crate) use catalogue::{KeyspaceCatalogue, LiveKeyspace, PutTerms};
-pub(crate) use stored_key::{KeyRoom, KeyspaceId, is_marked, user_key};
+pub(crate) use stored_key::{KeyRoom, KeyspaceId, is_marked, stored_prefix, user_key};
 
 use crate::{compression::Compression, error::StoreError};
 use serde::{Deserialize, Serialize};

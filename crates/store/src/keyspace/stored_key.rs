@@ -123,6 +123,19 @@ impl KeyspaceId {
     }
 }
 
+/// The stored key as far as the first `len` bytes of its user's key go; `None` if that is shorter.
+/// Whose stored key begins so has those bytes there, and the keyspace.
+pub(crate) fn stored_prefix(stored: &[u8], len: usize) -> Option<&[u8]> {
+    let len = match stored {
+        [MARK, NUMBERED, ..] => KEY_PREFIX + len,
+        [MARK, MARKED, ..] => 1 + len,
+        // The beginning of either.
+        [MARK, ..] => return None,
+        _ => len,
+    };
+    stored.get(..len)
+}
+
 /// True if it may be another keyspace's than the default one's.
 #[inline]
 pub(crate) fn is_marked(stored: &[u8]) -> bool {

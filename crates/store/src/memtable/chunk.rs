@@ -111,8 +111,8 @@ impl Chunk {
             address,
             keep_below,
         };
-        let bytes = self.shards[shard_of(hash)].insert(insert, &self.hasher);
-        bytes.is_some_and(|bytes| bytes >= self.share)
+        let load = self.shards[shard_of(hash)].insert(insert, &self.hasher);
+        load.is_some_and(|load| load >= self.share)
     }
 
     #[inline]
@@ -126,7 +126,7 @@ impl Chunk {
 
     /// The fullness of the chunk, judged by one shard, and by its deletes of ranges: 1 is full.
     pub(crate) fn fullness(&self) -> f64 {
-        let keys = self.read(0).bytes() as f64 / self.share as f64;
+        let keys = self.read(0).load() as f64 / self.share as f64;
         keys.max(self.range_fullness())
     }
 
@@ -171,6 +171,17 @@ impl Chunk {
         let all = self.range_deletes.lock();
         let between = all.iter().filter(|deleted| versions.contains(&deleted.lsn));
         between.cloned().collect()
+    }
+
+    /// Number of keys that are deleted.
+    pub(crate) fn deletes(&self) -> usize {
+        self.read_each().map(|shard| shard.deletes()).sum()
+    }
+
+    /// What counts for its being full: bytes of memory in use, or what its deletes weigh.
+    pub(crate) fn load(&self) -> usize {
+        let shards = self.read_each().map(|shard| shard.load());
+        self.order_bytes.load(Relaxed) + shards.sum::<usize>()
     }
 
     /// Bytes of memory in use.

@@ -18,6 +18,9 @@ pub(super) const SHARDS: usize = 64;
 /// Bytes of memory that an entry takes beside its key: itself, and its part of the hash table at
 /// 7/8 load.
 const ENTRY_BYTES: usize = size_of::<KeyEntry>() + 8;
+/// Bytes that a delete counts for, if that is more: a chunk of 64 MiB is full with 100,000. A scan
+/// over what it hides in older ones passes over key by key, until it is ingested.
+const DELETE_LOAD: usize = 671;
 /// Bytes of memory that an older version takes.
 pub(super) const VERSION_BYTES: usize = size_of::<AddressVersion>();
 /// Key bytes that are kept in the entry itself.
@@ -82,6 +85,8 @@ pub(super) struct Shard {
     entries: Vec<KeyEntry>,
     arena: Vec<u8>,
     versions: Vec<AddressVersion>,
+    /// Entries that are deleted.
+    deletes: usize,
     /// Entries that the order for scans had dropped and that were put again since, each time.
     revived: Vec<u32>,
 }
@@ -118,6 +123,7 @@ impl Shard {
             ),
             arena: touched(share / 4, 0),
             versions: Vec::new(),
+            deletes: 0,
             revived: Vec::new(),
         }
     }
@@ -142,14 +148,17 @@ impl Shard {
             entries,
             arena,
             versions,
+            deletes,
             revived,
         } = self;
+        *deletes += usize::from(address.form == ValueForm::Tombstone);
         let same = |&number: &u32| same_key(&entries[number as usize], arena);
         let hash_of = |&number: &u32| hasher.hash_one(key_of(&entries[number as usize], arena));
         match table.entry(hash, same, hash_of) {
             Slot::Occupied(slot) => {
                 let number = *slot.get();
                 let entry = &mut entries[number as usize];
+                *deletes -= usize::from(entry.form == ValueForm::Tombstone);
                 if entry.lsn < keep_below {
                     versions.push(AddressVersion {
                         address: entry.address(),
@@ -237,6 +246,16 @@ impl Shard {
     #[inline]
     pub(super) fn key<'a>(&'a self, entry: &'a KeyEntry) -> &'a [u8] {
         key_of(entry, &self.arena)
+    }
+
+    /// Number of keys that are deleted.
+    pub(super) fn deletes(&self) -> usize {
+        self.deletes
+    }
+
+    /// What counts for its being full: its bytes, or what its deletes weigh.
+    pub(super) fn load(&self) -> usize {
+        self.bytes().max(self.deletes * DELETE_LOAD)
     }
 
     pub(super) fn bytes(&self) -> usize {

@@ -52,7 +52,7 @@ impl SharedShard {
         }
     }
 
-    /// Inserts, now or before anything else is done with the shard. Bytes of the shard then; `None`
+    /// Inserts, now or before anything else is done with the shard. Its load then; `None`
     /// if the insert was left.
     #[inline]
     pub(super) fn insert(&self, insert: Insert<'_>, hasher: &RandomState) -> Option<usize> {
@@ -62,7 +62,7 @@ impl SharedShard {
         };
         self.take_in(&mut shard, hasher);
         shard.insert(insert, hasher);
-        Some(shard.bytes())
+        Some(shard.load())
     }
 
     /// The shard, with everything that was inserted before.

@@ -29,6 +29,8 @@ pub enum Step {
     /// Has a scan give all that it has left.
     FinishScan(u8),
     DeleteAll,
+    /// All keys between two bounds, one by one: from the first to the last, or the reverse.
+    DeleteEach(Bound<Key>, Bound<Key>, bool),
     /// All keys between two bounds at once; with a key and a size, in a batch that puts it before
     /// or behind that.
     DeleteRange(Bound<Key>, Bound<Key>, Option<(Key, Size, bool)>),
@@ -112,6 +114,8 @@ pub fn step() -> impl Strategy<Value = Step> {
         3 => (any::<bool>(), any::<u8>()).prop_map(|(back, count)| Step::BeginScan(back, count)),
         2 => any::<u8>().prop_map(Step::FinishScan),
         1 => Just(Step::DeleteAll),
+        3 => (bound(), bound(), any::<bool>())
+            .prop_map(|(from, to, back)| Step::DeleteEach(from, to, back)),
         5 => (bound(), bound(), proptest::option::of((key(), 0u32..100, any::<bool>())))
             .prop_map(|(from, to, put)| {
                 let put = put.map(|(key, bytes, behind)| (key, Size(bytes, 9), behind));

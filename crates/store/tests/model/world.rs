@@ -31,6 +31,7 @@ pub fn options(variant: u8) -> StoreOptions {
     })
     .space_amplification_max(1.3)
     .compression(compression(u64::from(variant)))
+    .prefix_filter(usize::from(variant % 3))
     .resident(resident)
 }
 
@@ -339,6 +340,18 @@ impl World {
                     retried(&mut self.open, || store.delete(&key));
                 }
                 assert!(store.scan(ScanRange::all()).unwrap().next().is_none());
+            }
+            Step::DeleteEach(from, to, reversed) => {
+                let (from, to) = (from.map(Key::bytes), to.map(Key::bytes));
+                let mut keys: Vec<_> = model.keys().cloned().collect();
+                keys.retain(|key| within(key, &from, &to));
+                if reversed {
+                    keys.reverse();
+                }
+                for key in keys {
+                    retried(&mut self.open, || store.delete(&key));
+                    model.remove(&key);
+                }
             }
             Step::DeleteRange(from, to, put) => {
                 let (from, to) = (from.map(Key::bytes), to.map(Key::bytes));

@@ -109,6 +109,7 @@ impl<'a> OpeningSession<'a> {
             IndexOptions {
                 create: makes_index,
                 cache_bytes: options.cache_bytes,
+                prefix_bytes: options.prefix_bytes,
                 ..IndexOptions::default()
             },
         )?;

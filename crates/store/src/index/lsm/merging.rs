@@ -80,7 +80,7 @@ impl Index {
     pub(super) fn due(&self, view: &IndexView, merges: &[Merge], room: u64) -> usize {
         let fits =
             |runs: usize| view.runs[..runs].iter().map(|run| run.bytes()).sum::<u64>() <= room;
-        let passed = view.passed.load(Ordering::Relaxed);
+        let passed = view.passed.since_merge();
         let dense = policy::is_dense(view.entries().0, view.dead_entries(), passed)
             || policy::are_many_ranges(view.deleted.len());
         if dense && merges.is_empty() && fits(view.runs.len()) {

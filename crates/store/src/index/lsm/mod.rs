@@ -34,6 +34,7 @@
 //! Two processes on one directory: the store holds the lock.
 use super::{
     IndexCause, IndexError, IndexStats, RecordAddress, ValueCache, ValueForm,
+    dead_stretch::StretchFinder,
     manifest::IndexManifest,
     merge::Merge,
     policy,
@@ -76,6 +77,8 @@ pub struct IndexOptions {
     /// Size at which a table of new entries is closed and the next begun, bytes. Large merges make
     /// larger ones, up to 32 times as large: one file is open for each table.
     pub table_bytes: u64,
+    /// Length of the prefixes of which new tables have a filter, bytes of a user's key; 0: none.
+    pub prefix_bytes: usize,
 }
 
 impl Default for IndexOptions {
@@ -86,6 +89,7 @@ impl Default for IndexOptions {
             cache_bytes: 64 << 20,
             pinned_bytes: 256 << 20,
             table_bytes: 32 << 20,
+            prefix_bytes: 0,
         }
     }
 }
@@ -134,6 +138,12 @@ impl Index {
     /// The store's keyspaces. Of those that were dropped no entry comes into a new table.
     pub(crate) fn keyspaces(&self) -> &Arc<KeyspaceCatalogue> {
         &self.maker.keyspaces
+    }
+
+    /// A writer of a run that no manifest will name.
+    #[cfg(test)]
+    pub(super) fn test_writer(&self) -> RunWriter {
+        RunWriter::new(self.maker.clone(), false, "a test")
     }
 
     fn view(&self) -> Arc<IndexView> {
@@ -214,6 +224,22 @@ impl Index {
         ranges: Vec<RangeTombstone>,
         watermark: u64,
     ) -> Result<(), IndexError> {
+        self.ingest_in_stretches(run, ranges, watermark, u64::MAX)
+    }
+
+    /// The same, with deleted ranges in the place of tombstones where so many keys of older tables
+    /// are dead in a row. The tables do not tell of these keys any more: who looks one up asks what
+    /// is [deleted](IndexView::deleted).
+    ///
+    /// # Errors
+    /// As for [`ingest`](Self::ingest).
+    pub(crate) fn ingest_in_stretches(
+        &self,
+        run: &mut dyn Iterator<Item = (&[u8], RecordAddress)>,
+        mut ranges: Vec<RangeTombstone>,
+        watermark: u64,
+        dead_min: u64,
+    ) -> Result<(), IndexError> {
         const DOING: &str = "ingesting a run";
         self.sweep();
         let maker = TableMaker {
@@ -224,6 +250,7 @@ impl Index {
         // Merges that go on beside take keys away and add none.
         let older = self.view();
         let deleted = older.with_deleted(&ranges);
+        let mut finder = StretchFinder::new(&older, &deleted, watermark, dead_min);
         for (key, address) in run {
             let is_hidden = !deleted.is_empty() && deleted.hides(key, address.lsn);
             if is_hidden || self.maker.keyspaces.is_dead(key) {
@@ -231,9 +258,10 @@ impl Index {
             }
             // A tombstone that hides nothing is none.
             if address.form != ValueForm::Tombstone || older.may_hold(key) {
-                writer.add(key, address)?;
+                finder.add(key, address, &mut writer)?;
             }
         }
+        ranges.append(&mut finder.finish(&mut writer)?);
         drop((older, deleted));
         let new = writer.finish()?;
         let run = TableRun::new(self.maker.dir.path(), new.tables.clone())?;
@@ -291,7 +319,7 @@ impl Index {
         let due = self.due(&view, &merges, room);
         if due > 0 {
             if due == view.runs.len() {
-                view.passed.store(0, Ordering::Relaxed);
+                view.passed.begin_merge();
             }
             merges.push(self.begin(&view, 0..due));
         } else if let Some(run) = self.to_clear(&view, &merges, room)? {
@@ -312,11 +340,16 @@ impl Index {
         self.due(&view, &merges, room) == 0 && self.due(&view, &merges, u64::MAX) > 0
     }
 
+    /// Tombstones that scans have passed over since the index was opened.
+    pub(crate) fn passed_tombstones(&self) -> u64 {
+        self.view().passed.all()
+    }
+
     /// True if scans have passed over as many tombstones as there are entries since the last merge
     /// of all: [`compact`](Self::compact) would merge them away.
     pub fn is_passed_over(&self) -> bool {
         let view = self.view();
-        let passed = view.passed.load(Ordering::Relaxed);
+        let passed = view.passed.since_merge();
         passed > 0 && { policy::is_dense(view.entries().0, view.dead_entries(), passed) }
     }
 
@@ -370,7 +403,7 @@ impl Index {
             let what = IndexCause::Io(io::Error::new(io::ErrorKind::StorageFull, what));
             return Err(failed(self.maker.dir.path(), MERGING_ALL, what));
         }
-        view.passed.store(0, Ordering::Relaxed);
+        view.passed.begin_merge();
         let installed = Arc::new(AtomicBool::new(false));
         merge.asked_for = Some(Arc::clone(&installed));
         // Of what these have half done, all is read again.

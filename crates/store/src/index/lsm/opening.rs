@@ -96,6 +96,7 @@ impl Index {
                 cache,
                 table_bytes: options.table_bytes,
                 keyspaces: Arc::default(),
+                prefix_bytes: options.prefix_bytes,
                 known: watermark,
             },
             pinned_bytes: options.pinned_bytes,
