@@ -28,8 +28,8 @@ impl BoundReader {
     /// the store's memory and open files; nothing is made.
     ///
     /// # Errors
-    /// What there is not; what
-    /// [`open_read_only`](forebay_store::StoreOptions::open_read_only) refuses.
+    /// What there is not; what [`open_read_only`](forebay_store::StoreOptions::open_read_only)
+    /// refuses.
     pub fn open(options: &BindingOptions, name: impl AsRef<Path>) -> Result<Self, BindingError> {
         let place = StorePlace::find(name.as_ref(), options.pool_path());
         if !place.holds_store() {
