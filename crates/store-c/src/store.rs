@@ -321,10 +321,9 @@ pub unsafe extern "C" fn forebay_approximate_sizes(
 pub unsafe extern "C" fn forebay_collect(db: *mut forebay_t, errptr: *mut *mut c_char) {
     // SAFETY: by the rules.
     let collect = || {
-        Ok(unsafe { handle(db, "forebay_t") }?
-            .owner()?
-            .gc()
-            .map(drop)?)
+        // SAFETY: by the rules.
+        let db = unsafe { handle(db, "forebay_t") }?;
+        Ok(db.owner()?.gc().map(drop)?)
     };
     // SAFETY: by the rules.
     unsafe { told(errptr, (), collect) };

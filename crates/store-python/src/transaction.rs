@@ -95,7 +95,6 @@ impl PyTransaction {
     }
 
     #[pyo3(signature = (start, stop, prefix, reverse, include_stop, kind))]
-    #[expect(clippy::too_many_arguments, reason = "Python's")]
     fn _scan(
         this: Bound<'_, Self>,
         start: Option<ByteArgument>,

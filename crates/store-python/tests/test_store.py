@@ -452,7 +452,8 @@ def use():
         transaction.get(b"last")
 
 
-users = [threading.Thread(target=use) for _ in range(2)]
+# Daemons: a failed assertion ends the program.
+users = [threading.Thread(target=use, daemon=True) for _ in range(2)]
 for user in users:
     user.start()
 for _ in range(8):
@@ -481,7 +482,8 @@ for _ in range(8):
         scan.close()
         # And what it inherited is dropped as the interpreter ends.
         sys.exit(0 if refused == 11 and store.closed and transaction.ended else 1)
-    assert os.waitpid(child, 0)[1] == 0
+    status = os.waitpid(child, 0)[1]
+    assert status == 0, status
 ended.set()
 for user in users:
     user.join()

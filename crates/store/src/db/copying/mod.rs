@@ -149,7 +149,7 @@ impl Snapshot {
         let is_look = target.watch.is_some();
         target.make_dir(INDEX)?;
         let tables = shared.index.named_tables(&view.tables).into_iter();
-        let opened = tables.map(|table| {
+        let mut opened = tables.map(|table| {
             let path = from.join(&table.name);
             let file = shared.index.open_table(&table.name);
             let file = file.map_err(StoreError::io("opening", &path))?;
@@ -159,12 +159,11 @@ impl Snapshot {
             target.add(INDEX, &table.name, &source, table.bytes)
         };
         match is_look {
-            false => opened
-                .map(|opened| add(opened?))
-                .collect::<Result<(), StoreError>>()?,
+            false => opened.try_for_each(|opened| add(opened?))?,
             // Before the owner removes any.
             true => {
-                (opened.collect::<Result<Vec<_>, StoreError>>()?.into_iter()).try_for_each(add)?
+                let opened = opened.collect::<Result<Vec<_>, StoreError>>()?;
+                opened.into_iter().try_for_each(add)?;
             }
         }
         let (name, manifest) = shared.index.manifest_of(&view.tables);
