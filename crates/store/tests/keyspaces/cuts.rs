@@ -1,5 +1,5 @@
-//! The power fails at each step of one change: a transaction. After it there is all of the change or
-//! nothing, and all if it was acknowledged.
+//! The power fails at each step of one change: a transaction, the delete of a range, a batch with
+//! one. After it there is all of the change or nothing, and all if it was acknowledged.
 
 use crate::common::{
     self, Rng, VARIANTS,
@@ -185,6 +185,35 @@ fn a_transaction_cut_at_any_step_is_there_whole_or_not() {
             tx.put_in(&two, "large", &[8; LARGE])?;
             tx.put_in(&one, "new", &[8; LARGE])?;
             tx.delete_in(&two, &7u32.to_be_bytes())
+        })
+    });
+}
+
+/// Promise (store): After a power cut at any step of a range's delete, alone or in a batch or a
+/// transaction, all of that is there or nothing, and all if it was acknowledged.
+#[test]
+fn a_range_delete_cut_at_any_step_is_done_or_not() {
+    const SOME: [Durability; 3] = [Durability::Fsync, Durability::NoSync, Durability::DOUBLE];
+    fn range() -> ScanRange {
+        ScanRange::new(3u32.to_be_bytes()..)
+    }
+    cut_at_each_step(&SOME, &|store| {
+        store.existing_keyspace("one")?.delete_range(range())
+    });
+    cut_at_each_step(&SOME, &|store| {
+        let [one, two] = NAMES.map(|name| store.existing_keyspace(name).unwrap());
+        let mut batch = store.batch();
+        batch.put_in(&one, "gone again", "value")?;
+        batch.delete_range_in(&one, range())?;
+        batch.put_in(&one, "large", &[8; LARGE])?;
+        batch.delete_range_in(&two, ScanRange::prefix("l"))?;
+        store.write(&batch)
+    });
+    cut_at_each_step(&SOME, &|store| {
+        let two = store.existing_keyspace("two")?;
+        store.transaction(|tx| {
+            tx.delete_range_in(&two, range())?;
+            tx.put_in(&two, "long", &[8; LONG])
         })
     });
 }
