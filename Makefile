@@ -61,6 +61,7 @@ check: ## Format, lint and unit tests of the packages that differ from SINCE [th
 	scripts/names.py --check
 	scripts/circles.py
 	scripts/faults.py --check
+	scripts/examples.py --check
 	@packages=$$(scripts/changed.sh $(SINCE)); \
 	if [ -z "$$packages" ]; then echo "no package differs"; exit 0; fi; \
 	set -ex; \
@@ -74,7 +75,7 @@ test: ## Run what must pass: lint, and every promise's test but those of the pow
 	@scripts/setup.sh test
 	@$(MAKE) --no-print-directory lint
 	scripts/run_tests.py --workspace $(LOCKED)
-	python3 -m unittest -q suites.selftest lab.programs.selftest lab.legs.selftest scripts.test_dependencies scripts.test_faults scripts.test_kubernetes scripts.test_promises scripts.test_names scripts.test_circles scripts.test_links scripts.test_run_tests scripts.test_wrap
+	python3 -m unittest -q suites.selftest lab.programs.selftest lab.legs.selftest scripts.test_dependencies scripts.test_examples scripts.test_faults scripts.test_kubernetes scripts.test_promises scripts.test_names scripts.test_circles scripts.test_links scripts.test_run_tests scripts.test_wrap
 	@if [ "$$(id -u)" = 0 ]; then FOREBAY=$(LAB)/debug/forebay python3 -m suites --only order --rounds 8; else echo "skipped: cuts of file systems need root"; fi
 
 # What takes long and seldom finds what `make test` does not.
@@ -248,7 +249,7 @@ bench-quick: ## The benchmarks at toy size (they run, not how fast), and the pap
 	$(call measure,fam-quick,fam --quick)
 	$(call papers,--quick,papers-quick)
 
-lint: ## Check formatting, clippy, the libraries' documentation, licences, shell scripts, links between documents, Kubernetes' manifests, the promises, the names of types and of tests, circles of files, who reads the variables of tests, what the store depends on, and the C header
+lint: ## Check formatting, clippy, the libraries' documentation, licences, shell scripts, links between documents, Kubernetes' manifests, the promises, the names of types and of tests, circles of files, who reads the variables of tests, examples, what the store depends on, and the C header
 	@scripts/setup.sh lint
 	cargo fmt --all --check
 	scripts/wrap.py --check
@@ -263,6 +264,7 @@ lint: ## Check formatting, clippy, the libraries' documentation, licences, shell
 	scripts/names.py --check
 	scripts/circles.py
 	scripts/faults.py --check
+	scripts/examples.py --check
 	scripts/dependencies.py --check
 	scripts/store_c.sh --check
 	shellcheck scripts/*.sh packaging/*.sh examples/*.sh examples/*/*.sh .ci/run
