@@ -84,6 +84,7 @@ test-long: ## Run the rest: the laboratory at toy size, pools on a disk, power c
 	@scripts/setup.sh test
 	scripts/run_tests.py --workspace $(LOCKED)
 	cargo test $(LOCKED) -p forebay-store --no-default-features --test fixtures --test without_tls
+	cargo publish --dry-run --no-verify --allow-dirty $(LOCKED) -p forebay-pool -p forebay-store
 	TESTS=all FOREBAY_TEST_POOLS=disk scripts/run_tests.py --workspace $(LOCKED) --test run_descriptors --test run_handlers --test run_members --test run_processes --test run_redis \
 		--test run_sqlite --test run_postgres
 	@if [ "$$(id -u)" = 0 ] && [ -e /dev/loop-control ]; then \
