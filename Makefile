@@ -39,7 +39,7 @@ BUILD_FAILPOINTS := cargo build --profile failpoints --features forebay/failpoin
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: docs help setup demo check test test-long wheel bench-python packages test-packages test-systemd image test-containers test-programs bench-programs test-legs bench-legs test-many-files test-aarch64 test-arm64 failpoints powercut powercut-quick suites bench bench-quick lint fmt fuzz advisories
+.PHONY: docs help setup demo check test test-long wheel bench-python packages test-packages test-systemd image test-containers test-programs bench-programs test-legs bench-legs test-many-files test-aarch64 test-arm64 build-times failpoints powercut powercut-quick suites bench bench-quick lint fmt fuzz advisories
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -61,6 +61,7 @@ check: ## Format, lint and unit tests of the packages that differ from SINCE [th
 	scripts/names.py --check
 	scripts/circles.py
 	scripts/faults.py --check
+	scripts/examples.py --check
 	@packages=$$(scripts/changed.sh $(SINCE)); \
 	if [ -z "$$packages" ]; then echo "no package differs"; exit 0; fi; \
 	set -ex; \
@@ -74,7 +75,7 @@ test: ## Run what must pass: lint, and every promise's test but those of the pow
 	@scripts/setup.sh test
 	@$(MAKE) --no-print-directory lint
 	scripts/run_tests.py --workspace $(LOCKED)
-	python3 -m unittest -q suites.selftest lab.programs.selftest lab.legs.selftest scripts.test_faults scripts.test_kubernetes scripts.test_promises scripts.test_names scripts.test_circles scripts.test_links scripts.test_run_tests scripts.test_wrap
+	python3 -m unittest -q suites.selftest lab.programs.selftest lab.legs.selftest scripts.test_build_times scripts.test_dependencies scripts.test_examples scripts.test_faults scripts.test_kubernetes scripts.test_promises scripts.test_names scripts.test_circles scripts.test_links scripts.test_run_tests scripts.test_wrap
 	@if [ "$$(id -u)" = 0 ]; then FOREBAY=$(LAB)/debug/forebay python3 -m suites --only order --rounds 8; else echo "skipped: cuts of file systems need root"; fi
 
 # What takes long and seldom finds what `make test` does not.
@@ -82,7 +83,8 @@ test-long: export TESTS := long
 test-long: ## Run the rest: the laboratory at toy size, pools on a disk, power cuts of each workload of what ships
 	@scripts/setup.sh test
 	scripts/run_tests.py --workspace $(LOCKED)
-	cargo test $(LOCKED) -p forebay-store --no-default-features --test fixtures
+	cargo test $(LOCKED) -p forebay-store --no-default-features --test fixtures --test without_tls
+	cargo publish --dry-run --no-verify --allow-dirty $(LOCKED) -p forebay-pool -p forebay-store
 	TESTS=all FOREBAY_TEST_POOLS=disk scripts/run_tests.py --workspace $(LOCKED) --test run_descriptors --test run_handlers --test run_members --test run_processes --test run_redis \
 		--test run_sqlite --test run_postgres
 	@if [ "$$(id -u)" = 0 ] && [ -e /dev/loop-control ]; then \
@@ -266,7 +268,11 @@ bench-quick: ## The benchmarks at toy size (they run, not how fast), and the pap
 	$(call measure,fam-quick,fam --quick)
 	$(call papers,--quick,papers-quick)
 
-lint: ## Check formatting, clippy, the libraries' documentation, licences, shell scripts, links between documents, Kubernetes' manifests, the promises, the names of types and of tests, files' heads, circles of files, who reads the variables of tests, and the C header
+build-times: ## Measure how long programs take to build that have one dependency each: the store, fjall, redb; ROUNDS=3 in turn
+	@scripts/setup.sh lint
+	scripts/build_times.py $(if $(filter file,$(origin ROUNDS)),,--rounds $(ROUNDS))
+
+lint: ## Check formatting, clippy, the libraries' documentation, licences, shell scripts, links between documents, Kubernetes' manifests, the promises, the names of types and of tests, files' heads, circles of files, who reads the variables of tests, examples, what the store depends on, and the C header
 	@scripts/setup.sh lint
 	cargo fmt --all --check
 	scripts/wrap.py --check
@@ -281,6 +287,8 @@ lint: ## Check formatting, clippy, the libraries' documentation, licences, shell
 	scripts/names.py --check
 	scripts/circles.py
 	scripts/faults.py --check
+	scripts/examples.py --check
+	scripts/dependencies.py --check
 	scripts/store_c.sh --check
 	shellcheck scripts/*.sh packaging/*.sh examples/*.sh examples/*/*.sh .ci/run
 	shellcheck --shell=dash lab/powercut/src/*.sh lab/guest/src/*.sh lab/arm64/guest/init.sh

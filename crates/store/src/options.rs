@@ -196,6 +196,21 @@ impl StoreOptions {
     /// Until then a crash of the process, or of the machine, may take the last of them, in the
     /// order in which they were done; none goes in part. Any other pool has no commits, and this no
     /// effect. Default: yes.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use forebay_pool::PoolOptions;
+    /// use forebay_store::StoreOptions;
+    /// let pool = PoolOptions::new().on_disk(true).create(dir.path().join("pool"))?;
+    /// let store = StoreOptions::new().commit_puts(false).open(dir.path().join("data"), &pool)?;
+    /// for number in 0..1000_u32 {
+    ///     store.put(&number.to_be_bytes(), "imported")?;
+    /// }
+    /// store.commit()?; // all of them are durable, by one write
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub const fn commit_puts(mut self, commit: bool) -> Self {
         self.commit_puts = commit;

@@ -8,15 +8,16 @@ use common::{
     Bench, Rng, VARIANTS, contents, copy_dir,
     crash_disk::CrashDisk,
     hook_disk::{Doing, HookDisk},
-    new_sim, tiny, value_log_files, within,
+    new_pool, new_sim, tiny, value_log_files, within,
 };
 use forebay_store::{
     Durability, ScanRange, Store, StoreError, StoreOptions,
     disk::{
-        RealDisk,
+        Disk, RealDisk,
         faulty::{Fault, FaultPlan, FaultyDisk},
     },
 };
+use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
     fs,
@@ -297,6 +298,30 @@ fn a_checkpoint_stays_as_it_is_while_its_store_goes_on() {
     }
 }
 
+/// A disk on which all keys are written again, and a collection runs to its end, before each file
+/// that comes into `target`.
+fn collecting(
+    disk: Arc<dyn Disk>,
+    target: &Path,
+    store: &Arc<OnceLock<Weak<Store>>>,
+    written: &Arc<AtomicU64>,
+) -> Arc<HookDisk> {
+    let (store, written, target) = (Arc::clone(store), Arc::clone(written), target.to_owned());
+    HookDisk::over(disk, move |doing: Doing<'_>| {
+        let (Doing::Create(path) | Doing::Link(path)) = doing else {
+            return Ok(());
+        };
+        if path.starts_with(&target) {
+            let store = store.get().and_then(Weak::upgrade).unwrap();
+            for _ in 0..KEYS * 7 {
+                write(&store, written.fetch_add(1, SeqCst)).unwrap();
+            }
+            store.gc().unwrap();
+        }
+        Ok(())
+    })
+}
+
 /// Promise (store): A checkpoint beside the collector has everything that the collector moves and
 /// removes meanwhile.
 #[test]
@@ -305,24 +330,8 @@ fn checkpoints_amid_collections_have_all_that_was_moved() {
     let target = bench.dir.path().join("copy");
     let (store, written) = (Arc::new(OnceLock::<Weak<Store>>::new()), AtomicU64::new(0));
     let written = Arc::new(written);
-    // Before each file of a checkpoint all keys are written again, and a collection runs to its
-    // end.
-    let disk = {
-        let (store, written, target) = (Arc::clone(&store), Arc::clone(&written), target.clone());
-        HookDisk::new(move |doing: Doing<'_>| {
-            let (Doing::Create(path) | Doing::Link(path)) = doing else {
-                return Ok(());
-            };
-            if path.starts_with(&target) {
-                let store = store.get().and_then(Weak::upgrade).unwrap();
-                for _ in 0..KEYS * 7 {
-                    write(&store, written.fetch_add(1, SeqCst)).unwrap();
-                }
-                store.gc().unwrap();
-            }
-            Ok(())
-        })
-    };
+    let real = Arc::new(RealDisk::default());
+    let disk = collecting(real, &target, &store, &written);
     let options = tiny(Durability::DOUBLE);
     let opened = options.open_on(disk, None, bench.path(), &bench.pool);
     let opened = Arc::new(opened.unwrap());
@@ -349,13 +358,10 @@ fn a_kill_at_any_step_leaves_a_whole_copy_or_none_that_says_so() {
     let (step, images) = (AtomicU64::new(0), work.path().join("images"));
     let target = dir.clone();
     let hook = move |doing: Doing<'_>| {
-        let touched = match doing {
-            Doing::Create(path) | Doing::Write(path, _) | Doing::Sync(path) => path,
-            Doing::Rename(path) | Doing::Link(path) | Doing::Remove(path) => path,
-            Doing::SyncDir(path) => path,
-            Doing::Open(_) | Doing::Read(..) => return Ok(()),
-        };
-        if touched.starts_with(&target) && target.exists() {
+        let touched = doing
+            .changes()
+            .is_some_and(|path| path.starts_with(&target));
+        if touched && target.exists() {
             let step = step.fetch_add(1, SeqCst);
             copy_dir(&target, &images.join(format!("{step:04}")));
         }
@@ -436,6 +442,70 @@ fn cut_at_each_step(variant: Durability) {
         fs::remove_dir_all(&found).unwrap();
     }
     assert!(whole > 0 && done - begun > 20);
+}
+
+/// Promise: as `checkpoints_amid_collections_have_all_that_was_moved`.
+/// Promise: as `a_kill_at_any_step_leaves_a_whole_copy_or_none_that_says_so`.
+#[test]
+fn a_power_cut_amid_collections_leaves_a_whole_copy_or_none() {
+    for variant in [Durability::DOUBLE, Durability::NoSync] {
+        cut_amid_collections(variant);
+    }
+}
+
+fn cut_amid_collections(variant: Durability) {
+    let work = common::in_memory();
+    let live = work.path().join("live");
+    fs::create_dir_all(live.join("store")).unwrap();
+    let target = live.join("copy");
+    let disk = CrashDisk::new(&live, new_sim(4096));
+    let (store, written) = (Arc::new(OnceLock::<Weak<Store>>::new()), AtomicU64::new(0));
+    let written = Arc::new(written);
+    let below = collecting(Arc::new(disk.clone()), &target, &store, &written);
+    // How many operations of the disk there were before each that is the target's.
+    let steps = Arc::new(Mutex::new(Vec::new()));
+    let (seen, of, at) = (Arc::clone(&steps), target.clone(), disk.clone());
+    let above = HookDisk::over(below, move |doing: Doing<'_>| {
+        if doing.changes().is_some_and(|path| path.starts_with(&of)) {
+            seen.lock().push(at.events());
+        }
+        Ok(())
+    });
+    let pool = matches!(variant, Durability::Buffered(_)).then(|| new_pool(64 << 10));
+    let opened = tiny(variant).open_on(above, None, live.join("store"), pool.as_ref());
+    let opened = Arc::new(opened.unwrap());
+    store.set(Arc::downgrade(&opened)).unwrap();
+    for _ in 0..1300 {
+        write(&opened, written.fetch_add(1, SeqCst)).unwrap();
+    }
+    let (before, removed) = (written.load(SeqCst), opened.stats().gc_files_removed);
+    let report = opened.checkpoint(&target).unwrap();
+    assert!(report.copied_files < report.files, "nothing was linked");
+    assert!(opened.stats().gc_files_removed > removed);
+    let done = disk.events();
+    drop(opened);
+    let steps = steps.lock().clone();
+    // Before each of the target's, and somewhere in the collection that follows.
+    let places = steps.iter().zip(steps.iter().skip(1).chain([&done]));
+    let cuts = places.flat_map(|(&step, &next)| [step, usize::midpoint(step + 1, next)]);
+    let (mut rng, mut whole, mut none) = (Rng(13), 0, 0);
+    for events in cuts.chain([done]) {
+        let found = work.path().join("found");
+        disk.image(events, &mut rng, &found);
+        match without_pool(&found.join("copy")) {
+            Ok(copy) => {
+                writes_in(&copy, before, before);
+                whole += 1;
+            }
+            Err(error) => {
+                assert!(matches!(error, StoreError::NotAStore { .. }), "{error}");
+                assert!(events < done, "it was complete");
+                none += 1;
+            }
+        }
+        fs::remove_dir_all(&found).unwrap();
+    }
+    assert!(whole > 0 && none > 30, "{variant}: {whole}, {none}");
 }
 
 /// Promise (store): A checkpoint that fails at any step removes what it began, and changes nothing

@@ -1,21 +1,22 @@
 //! SIGKILL at random moments on one and the same store, again and again.
 //!
-//! A child process opens the store (in any variant), writes from several threads, and says over a
-//! socket what was acknowledged; it closes the store if it comes that far. It is killed at a random
-//! moment: while it opens and recovers, while it writes, while it closes. Each writer's keys must
-//! then be as they were after its last acknowledged operation, or after the one that was in flight.
-//! That holds for `nosync` too: what a killed process wrote is the kernel's.
+//! A child process opens the store (in any variant), writes from several threads, to the default
+//! keyspace and to others, and says over a socket what was acknowledged; it closes the store if it
+//! comes that far. It is killed at a random moment: while it opens and recovers, while it writes,
+//! while it closes. Each writer's keys must then be as they were after its last acknowledged
+//! operation, or after the one that was in flight. That holds for `nosync` too: what a killed
+//! process wrote is the kernel's.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
 
 use common::{
     Rng, VARIANTS,
-    oracle::{Known, apply, operations, perform},
+    oracle::{Known, OracleWriter, apply, operations},
     tiny, within,
 };
 use forebay_pool::PoolOptions;
-use forebay_store::{Durability, ScanRange, Store, StoreOptions};
+use forebay_store::{Durability, KeyspaceOptions, Store, StoreOptions};
 use std::{
     collections::HashMap,
     io::{Read, Write},
@@ -71,6 +72,14 @@ fn open(dir: &Path, variant: Durability, longer: u64) -> Store {
         .unwrap()
 }
 
+/// How writers make keyspaces of their own.
+fn keyspaces(longer: u64) -> KeyspaceOptions {
+    match longer {
+        1 => KeyspaceOptions::new(),
+        _ => KeyspaceOptions::new().ttl(Duration::from_secs(1_000_000)),
+    }
+}
+
 fn writers_operations(seed: u64, writer: u64, longer: u64) -> Vec<Vec<common::oracle::Change>> {
     operations(writer, &mut Rng(seed + writer), OPERATIONS, longer)
 }
@@ -93,8 +102,9 @@ fn child() {
             scope.spawn(move || {
                 let mut parent = UnixStream::connect(socket).unwrap();
                 parent.write_all(&(writer as u32).to_le_bytes()).unwrap();
+                let oracle = OracleWriter::begin(store, writer, keyspaces(longer));
                 for (done, operation) in (1u32..).zip(writers_operations(seed, writer, longer)) {
-                    perform(store, &operation);
+                    oracle.perform(&operation);
                     parent.write_all(&done.to_le_bytes()).unwrap();
                 }
             });
@@ -208,7 +218,7 @@ fn kill_again_and_again(pool: PoolOptions, longer: u64) {
     let pool = pool.size(longer * (4 << 20)).lanes(4);
     let pool = pool.segment_size(longer * SEGMENT_BYTES);
     drop(pool.create(dir.path().join("pool")).unwrap());
-    let mut known = Known::nothing(WRITERS);
+    let mut known = Known::nothing(WRITERS, keyspaces(longer));
     let (mut killed, mut closed, mut acknowledged) = (0, 0, 0);
     for round in 0.. {
         // A machine with much else to do takes more rounds.
@@ -253,7 +263,7 @@ fn kill_again_and_again(pool: PoolOptions, longer: u64) {
         let reader = options(variant, longer);
         let reader = reader.open_read_only(dir.path().join("store"), None);
         let seen = match reader {
-            Ok(reader) => Some(known.judge_pairs(reader.scan(ScanRange::all()).unwrap(), &when)),
+            Ok(reader) => Some(known.judge_snapshot(&reader.snapshot().unwrap(), &when)),
             // Its first opening was killed.
             Err(_) if round == 0 => None,
             Err(error) => panic!("{when}: {error}"),

@@ -88,8 +88,8 @@ fn a_scan_within_a_prefix_reads_the_tables_that_have_it() {
     assert!(longer > u64::from(RUNS) * 3 * 2000, "{longer}");
 }
 
-/// Promise (store): Scans find the same with filters of prefixes, whichever tables have them, and in
-/// every keyspace.
+/// Promise (store): Scans find the same with filters of prefixes, whichever tables have them, and
+/// in every keyspace.
 #[test]
 fn scans_find_the_same_with_filters_of_prefixes_and_without() {
     within(Duration::from_secs(120), "scans within prefixes", || {

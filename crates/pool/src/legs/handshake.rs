@@ -56,6 +56,10 @@ pub(super) fn greet(stream: &mut (impl Read + Write)) -> io::Result<()> {
     stream.write_all(&flags.to_be_bytes())
 }
 
+/// A stream of any kind.
+pub(super) trait ByteStream: Read + Write {}
+impl<S: Read + Write> ByteStream for S {}
+
 /// Has the server begin TLS: its next bytes are encrypted. Nothing is read ahead, so that no byte
 /// from before is taken for one of those.
 ///

@@ -4,11 +4,13 @@
 //! * `ledger`: the writer's protocol, and `complete_legs`, a recovery's decision, both without
 //!   input and output: `explore` drives them through every order of events;
 //! * `handshake`, `link`, `channel`: a connection to one leg; `tls`, `certificates`, `psk` (by the
-//!   system's `openssl`): an encrypted one; `disk_leg`: one on this machine's disk;
+//!   system's `openssl`): an encrypted one, without the cargo feature `tls` refused (`no_tls`);
+//!   `disk_leg`: one on this machine's disk;
 //! * `group` (`group_state`, `inquiry`): all of them as one medium; `rejoin` and `heartbeat`, its
 //!   threads; `round_trip`: how far away one is; `lease`: for how long a look at the legs is good.
 
 mod address;
+#[cfg(feature = "tls")]
 mod certificates;
 mod channel;
 mod complete_legs;
@@ -24,18 +26,27 @@ mod lease;
 mod ledger;
 mod link;
 mod mask;
+#[cfg(not(feature = "tls"))]
+mod no_tls;
+#[cfg(feature = "tls")]
 mod openssl;
 mod pool_file;
+#[cfg(feature = "tls")]
 mod psk;
 mod rejoin;
 mod round_trip;
 mod superblock;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "tls")]
 mod tls;
+#[cfg(feature = "tls")]
+mod tls_address;
 
 pub(crate) use group::LegGroup;
 pub(crate) use mask::LegMask;
+#[cfg(not(feature = "tls"))]
+use no_tls::{self as tls, self as tls_address};
 pub(crate) use pool_file::LegsFile;
 pub use round_trip::LegTrip;
 pub(crate) use superblock::LEG_DATA;

@@ -2,9 +2,9 @@
 //! key that a file has behind it. docs/legs.md, "TLS".
 
 use super::{
-    address::LegKey,
     handshake::nonsense,
     openssl::{KEY_MAX, NAME_MAX, PresharedKey, SslConnection, SslStep},
+    tls_address::LegKey,
 };
 use std::{
     fs,

@@ -7,11 +7,11 @@
 //! request, as the standard has it.
 
 use super::{
-    address::{LegCertificates, LegKey, LegTls},
     certificates::{AUTHORITY, CERTIFICATE, Certificates},
-    handshake::nonsense,
+    handshake::{ByteStream, nonsense},
     openssl::{SslConnection, SslStep},
     psk::{self, PskStream},
+    tls_address::{LegCertificates, LegKey, LegTls},
 };
 use parking_lot::Mutex;
 use rustls::{
@@ -21,10 +21,6 @@ use std::io::{self, IoSlice, Read, Write};
 
 /// Encrypted bytes that are taken from a socket at once.
 const AT_ONCE: usize = 64 << 10;
-
-/// A stream of either kind.
-pub(super) trait ByteStream: Read + Write {}
-impl<S: Read + Write> ByteStream for S {}
 
 /// The means that begin a session.
 pub(super) enum TlsStart {

@@ -139,6 +139,19 @@ impl PoolOptions {
     ///
     /// # Errors
     /// As [`open`](Self::open).
+    ///
+    /// ```
+    /// use forebay_pool::PoolOptions;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("example.pool");
+    /// # drop(PoolOptions::new().size(1 << 20).segment_size(64 << 10).emulated(true).create(&path)?);
+    /// // By whom this process was begun, for instance.
+    /// let file = std::fs::OpenOptions::new().read(true).write(true).open(&path)?;
+    /// let pool = PoolOptions::new().open_file(&path, file)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn open_file(&self, path: impl AsRef<Path>, file: fs::File) -> Result<Pool, PoolError> {
         self.open_with(path.as_ref(), file, PoolAccess::ReadWrite)
     }
@@ -183,6 +196,18 @@ impl PoolOptions {
     ///
     /// # Errors
     /// As [`open`](Self::open).
+    ///
+    /// ```
+    /// use forebay_pool::PoolOptions;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("example.pool");
+    /// # drop(PoolOptions::new().size(1 << 20).segment_size(64 << 10).emulated(true).create(&path)?);
+    /// let file = std::fs::OpenOptions::new().read(true).write(true).open(&path)?;
+    /// let pool = PoolOptions::new().open_shared(&path, file, None)?; // of persistent memory: none
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn open_shared(
         &self,
         path: impl AsRef<Path>,
@@ -209,6 +234,19 @@ impl PoolOptions {
     ///
     /// # Errors
     /// As [`open`](Self::open).
+    ///
+    /// ```
+    /// use forebay_pool::{PoolOptions, media::SimMedia};
+    /// use std::sync::Arc;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let options = PoolOptions::new().size(1 << 20).segment_size(64 << 10).emulated(true);
+    /// let media = Arc::new(SimMedia::new(1 << 20));
+    /// drop(options.create_on("simulated", media.clone())?);
+    /// let found = Arc::new(SimMedia::from_image(media.image())); // as a killed process leaves it
+    /// let pool = options.open_on("simulated", found)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn open_on(
         &self,
         path: impl AsRef<Path>,

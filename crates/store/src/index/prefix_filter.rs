@@ -300,8 +300,8 @@ mod tests {
         }
     }
 
-    /// Promise (store): Of the prefixes that a table does not have, its filter lets two in a hundred
-    /// pass at most.
+    /// Promise (store): Of the prefixes that a table does not have, its filter lets two in a
+    /// hundred pass at most.
     #[test]
     fn a_filter_of_prefixes_denies_most_that_are_not_there() {
         let key = |number: u32, rest: u32| {

@@ -40,6 +40,18 @@ pub struct KeyspaceOptions {
 
 impl KeyspaceOptions {
     /// Values stay until they are deleted, as they are.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// use forebay_store::KeyspaceOptions;
+    /// let users = store.keyspace("users", KeyspaceOptions::new())?;
+    /// users.put("alice", "alice@example.org")?;
+    /// assert!(users.ttl().is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -57,6 +69,21 @@ impl KeyspaceOptions {
     /// again until it has caught up, but for those that the collector has dropped meanwhile: these
     /// never come back. A [snapshot](crate::Store::snapshot), a scan and a transaction see what had
     /// not expired when they began.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// use forebay_store::KeyspaceOptions;
+    /// use std::{thread, time::Duration};
+    /// let moment = Duration::from_millis(20);
+    /// let sessions = store.keyspace("sessions", KeyspaceOptions::new().ttl(moment))?;
+    /// sessions.put("4711", "alice")?;
+    /// thread::sleep(2 * moment);
+    /// assert!(!sessions.contains_key("4711")?);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub const fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);

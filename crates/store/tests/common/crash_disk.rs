@@ -169,6 +169,19 @@ impl Disk for CrashDisk {
         })
     }
 
+    /// Files that went round the disk, as the index's do, it does not link.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.done(|state| {
+            let Some(&file) = state.names.get(&self.0.short(from)) else {
+                return Err(io::ErrorKind::Unsupported.into());
+            };
+            fs::hard_link(from, to)?;
+            let to = self.0.short(to);
+            state.names.insert(to.clone(), file);
+            Ok(((), Some(Event::Link(file, to))))
+        })
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.0.done(|state| {
             fs::remove_file(path)?;

@@ -22,18 +22,38 @@ pub enum Doing<'a> {
     SyncDir(&'a Path),
 }
 
+impl Doing<'_> {
+    /// The path of what changes on the disk; none if it is only read.
+    pub fn changes(&self) -> Option<&Path> {
+        match self {
+            Self::Open(_) | Self::Read(..) => None,
+            Self::Create(path) | Self::Write(path, _) | Self::Sync(path) => Some(path),
+            Self::Rename(path) | Self::Link(path) | Self::Remove(path) => Some(path),
+            Self::SyncDir(path) => Some(path),
+        }
+    }
+}
+
 type Hook = Arc<dyn Fn(Doing<'_>) -> io::Result<()> + Send + Sync>;
 
 /// See the module.
 pub struct HookDisk {
-    inner: RealDisk,
+    inner: Arc<dyn Disk>,
     hook: Hook,
 }
 
 impl HookDisk {
     pub fn new(hook: impl Fn(Doing<'_>) -> io::Result<()> + Send + Sync + 'static) -> Arc<Self> {
+        Self::over(Arc::new(RealDisk::default()), hook)
+    }
+
+    /// As [`new`](Self::new), for another disk than the real one.
+    pub fn over(
+        inner: Arc<dyn Disk>,
+        hook: impl Fn(Doing<'_>) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Arc<Self> {
         Arc::new(Self {
-            inner: RealDisk::default(),
+            inner,
             hook: Arc::new(hook),
         })
     }

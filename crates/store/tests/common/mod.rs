@@ -96,6 +96,16 @@ impl Bench {
     }
 }
 
+/// A directory in memory, where there is one: what the stores there sync takes no time.
+pub fn in_memory() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    match memory.is_dir() {
+        true => tempfile::tempdir_in(memory),
+        false => tempfile::tempdir(),
+    }
+    .unwrap()
+}
+
 /// A pool in ordinary memory.
 pub fn new_pool(segment_bytes: u64) -> Pool {
     let media = new_sim(segment_bytes);

@@ -1,7 +1,11 @@
 //! Writers whose every operation is known, and what their keys may be after a crash.
+//!
+//! One writes to the default keyspace, all others to one of their own. Each has a counter, too.
 
 use super::Rng;
-use forebay_store::{Batch, Scan, ScanRange, Store};
+use forebay_store::{
+    Keyspace, KeyspaceOptions, ScanRange, Snapshot, Store, StoreError, Transaction, Value,
+};
 use std::{
     cell::RefCell,
     collections::{BTreeMap, HashMap},
@@ -10,8 +14,12 @@ use std::{
 /// Keys of a writer.
 const KEYS: u64 = 25;
 
-/// Keys and the numbers of their values.
+/// What the counter's key ends with.
+const COUNTER: &[u8] = b"counter";
+
+/// Keys and the numbers of their values; a counter's is what it has counted.
 pub type State = BTreeMap<Vec<u8>, u64>;
+/// A key, and its value's number or by how much it is counted up; none if it is deleted.
 pub type Change = (Vec<u8>, Option<u64>);
 
 /// The value of a number, which has its scale in its last byte.
@@ -40,7 +48,14 @@ fn value(number: u64) -> Vec<u8> {
 /// Bytes of a value in a batch at most.
 const BATCHED: usize = 3000;
 
-fn is_value(number: u64, found: &[u8]) -> bool {
+fn is_counter(key: &[u8]) -> bool {
+    key.ends_with(COUNTER)
+}
+
+fn is_value(key: &[u8], number: u64, found: &[u8]) -> bool {
+    if is_counter(key) {
+        return number.to_le_bytes() == found;
+    }
     let value = value(number);
     value == found || value.len() > BATCHED && value[..BATCHED] == *found
 }
@@ -59,6 +74,10 @@ pub fn operations(writer: u64, rng: &mut Rng, count: u64, longer: u64) -> Vec<Ve
     };
     (0..count)
         .map(|_| {
+            if rng.chance(12) {
+                let counter = format!("writer {writer} counter").into_bytes();
+                return vec![(counter, (!rng.chance(8)).then(|| 1 + rng.below(1000)))];
+            }
             if rng.chance(15) {
                 let from = rng.below(KEYS - 2);
                 let to = (from + 2 + rng.below(10)).min(KEYS);
@@ -76,50 +95,11 @@ pub fn operations(writer: u64, rng: &mut Rng, count: u64, longer: u64) -> Vec<Ve
 pub fn apply(state: &mut State, operation: &[Change]) {
     for (key, value) in operation {
         match value {
-            Some(value) => state.insert(key.clone(), *value),
-            None => state.remove(key),
-        };
-    }
-}
-
-/// Does an operation of several changes as a transaction, which reads before it writes.
-fn perform_as_transaction(store: &Store, operation: &[Change]) {
-    let done = store.transaction(|tx| {
-        for (key, change) in operation {
-            tx.get(key)?;
-            match change {
-                Some(number) => {
-                    let value = value(*number);
-                    tx.put(key, &value[..value.len().min(BATCHED)])?;
-                }
-                None => tx.delete(key)?,
-            }
-            // Some of the writer's own keys: nobody else's change.
-            for pair in tx.range(&key[..]..)?.take(3) {
-                let (found, _) = pair?;
-                if !found.starts_with(&key[.."writer 0 ".len()]) {
-                    break;
-                }
-            }
+            Some(by) if is_counter(key) => *state.entry(key.clone()).or_default() += by,
+            Some(value) => drop(state.insert(key.clone(), *value)),
+            None => drop(state.remove(key)),
         }
-        Ok(())
-    });
-    done.unwrap();
-}
-
-/// Deletes the keys of the operation, which are all that there may be from the first to the last,
-/// by one record.
-fn delete_range(store: &Store, operation: &[Change]) {
-    let (first, last) = (&operation[0].0, &operation[operation.len() - 1].0);
-    let range = ScanRange::new::<&Vec<u8>>(first..=last);
-    if operation.len().is_multiple_of(2) {
-        return store.delete_range(range).unwrap();
     }
-    let mut batch = Batch::new();
-    // Of no consequence.
-    batch.put(first, b"deleted as well").unwrap();
-    batch.delete_range(range).unwrap();
-    store.write(&batch).unwrap();
 }
 
 /// True if it has every key from its first to its last, and deletes them.
@@ -131,101 +111,216 @@ fn is_range(operation: &[Change]) -> bool {
         && pairs.all(|pair| number(&pair[0].0).map(|key| key + 1) == number(&pair[1].0))
 }
 
-/// Does an operation.
-pub fn perform(store: &Store, operation: &[Change]) {
-    if let [(key, change)] = operation {
-        match change {
-            Some(number) => store.put(key, &value(*number)).unwrap(),
-            None => store.delete(key).unwrap(),
+/// The keyspace of a writer's own, if it has one.
+fn keyspace_of(writer: u64) -> Option<String> {
+    (writer > 0).then(|| format!("writer {writer}"))
+}
+
+/// A writer to a store.
+pub struct OracleWriter<'s> {
+    store: &'s Store,
+    /// That of its own; none: the default keyspace.
+    own: Option<Keyspace<'s>>,
+}
+
+impl<'s> OracleWriter<'s> {
+    /// Opens or makes the writer's keyspace.
+    pub fn begin(store: &'s Store, writer: u64, options: KeyspaceOptions) -> Self {
+        let own = keyspace_of(writer).map(|name| store.keyspace(&name, options).unwrap());
+        Self { store, own }
+    }
+
+    /// Does an operation.
+    pub fn perform(&self, operation: &[Change]) {
+        if let [(key, change)] = operation {
+            return self.change(key, *change).unwrap();
         }
-        return;
+        if is_range(operation) {
+            return self.delete_range(operation).unwrap();
+        }
+        // Every other one.
+        let done = match operation[0].1.is_some_and(|number| number >> 8 & 1 == 0) {
+            true => (self.store).transaction(|tx| self.fill_transaction(tx, operation)),
+            false => self.write_batch(operation),
+        };
+        done.unwrap();
     }
-    if is_range(operation) {
-        return delete_range(store, operation);
-    }
-    // Every other one.
-    if operation[0].1.is_some_and(|number| number >> 8 & 1 == 0) {
-        return perform_as_transaction(store, operation);
-    }
-    let mut batch = Batch::new();
-    for (key, change) in operation {
+
+    fn change(&self, key: &[u8], change: Option<u64>) -> Result<(), StoreError> {
+        let (store, own) = (self.store, self.own.as_ref());
         match change {
+            Some(by) if is_counter(key) => {
+                let by = by as i64;
+                own.map_or_else(|| store.increment(key, by), |own| own.increment(key, by))
+                    .map(drop)
+            }
+            Some(number) if number >> 9 & 3 == 0 => {
+                let value = value(number);
+                let present = own.map_or_else(|| store.get(key), |own| own.get(key))?;
+                let (present, new) = (present.as_deref(), Some(&value[..]));
+                let swapped = match own {
+                    Some(own) => own.compare_and_swap(key, present, new)?,
+                    None => store.compare_and_swap(key, present, new)?,
+                };
+                assert!(swapped, "nobody else writes it");
+                Ok(())
+            }
+            Some(number) => {
+                let value = value(number);
+                own.map_or_else(|| store.put(key, &value), |own| own.put(key, &value))
+            }
+            None => own.map_or_else(|| store.delete(key), |own| own.delete(key)),
+        }
+    }
+
+    /// Deletes the keys of the operation, which are all that there may be from the first to the
+    /// last, by one record.
+    fn delete_range(&self, operation: &[Change]) -> Result<(), StoreError> {
+        let (first, last) = (&operation[0].0, &operation[operation.len() - 1].0);
+        let range = ScanRange::new::<&Vec<u8>>(first..=last);
+        if operation.len().is_multiple_of(2) {
+            return match &self.own {
+                None => self.store.delete_range(range),
+                Some(own) => own.delete_range(range),
+            };
+        }
+        let mut batch = self.store.batch();
+        // The put is of no consequence.
+        match &self.own {
+            None => {
+                batch.put(first, b"deleted as well")?;
+                batch.delete_range(range)?;
+            }
+            Some(own) => {
+                batch.put_in(own, first, b"deleted as well")?;
+                batch.delete_range_in(own, range)?;
+            }
+        }
+        self.store.write(&batch)
+    }
+
+    /// Reads before it writes.
+    fn fill_transaction(
+        &self,
+        tx: &mut Transaction<'_>,
+        operation: &[Change],
+    ) -> Result<(), StoreError> {
+        for (key, change) in operation {
+            let value = change.map(value);
+            let value = value
+                .as_ref()
+                .map(|value| &value[..value.len().min(BATCHED)]);
+            // Nobody else changes what is read.
+            let range = ScanRange::new(&key[..]..);
+            match &self.own {
+                None => tx.get(key)?,
+                Some(own) => tx.get_in(own, key)?,
+            };
+            match (&self.own, value) {
+                (None, Some(value)) => tx.put(key, value)?,
+                (None, None) => tx.delete(key)?,
+                (Some(own), Some(value)) => tx.put_in(own, key, value)?,
+                (Some(own), None) => tx.delete_in(own, key)?,
+            }
+            let pairs = match &self.own {
+                None => tx.scan(range)?,
+                Some(own) => tx.scan_in(own, range)?,
+            };
+            for pair in pairs.take(3) {
+                pair?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_batch(&self, operation: &[Change]) -> Result<(), StoreError> {
+        let mut batch = self.store.batch();
+        for (key, change) in operation {
             // A batch must fit into a record; only values that go to files of their own may be
             // longer.
-            Some(number) => batch
-                .put(key, &value(*number)[..value(*number).len().min(BATCHED)])
-                .unwrap(),
-            None => batch.delete(key).unwrap(),
+            let value = change.map(value);
+            let value = value
+                .as_ref()
+                .map(|value| &value[..value.len().min(BATCHED)]);
+            match (&self.own, value) {
+                (None, Some(value)) => batch.put(key, value)?,
+                (None, None) => batch.delete(key)?,
+                (Some(own), Some(value)) => batch.put_in(own, key, value)?,
+                (Some(own), None) => batch.delete_in(own, key)?,
+            }
         }
+        self.store.write(&batch)
     }
-    store.write(&batch).unwrap();
 }
 
 /// What a writer's keys may be.
 #[derive(Clone)]
 pub struct Known {
     pub writers: Vec<Vec<State>>,
+    /// How the writers' keyspaces are made.
+    pub keyspaces: KeyspaceOptions,
 }
 
 impl Known {
     /// No keys at all.
-    pub fn nothing(writers: u64) -> Self {
+    pub fn nothing(writers: u64, keyspaces: KeyspaceOptions) -> Self {
         Self {
             writers: vec![vec![State::new()]; writers as usize],
+            keyspaces,
         }
     }
 
     /// The one allowed state of each writer that the store is in.
     pub fn judge(&self, store: &Store, when: &str) -> Vec<State> {
-        self.judge_pairs(store.scan(ScanRange::all()).unwrap(), when)
+        self.judge_snapshot(&store.snapshot().unwrap(), when)
     }
 
-    /// The same of a scan of all keys.
-    pub fn judge_pairs(&self, pairs: Scan, when: &str) -> Vec<State> {
-        let found: BTreeMap<Vec<u8>, Vec<u8>> = pairs
-            .map(|pair| pair.map(|(key, value)| (key, value.into_vec())).unwrap())
-            .collect();
-        // Many states share most of their values.
-        let compared = RefCell::new(HashMap::new());
-        let is_value = |number: u64, found: &[u8]| {
-            *compared
-                .borrow_mut()
-                .entry((number, found.as_ptr()))
-                .or_insert_with(|| is_value(number, found))
-        };
-        let mut states = Vec::new();
-        let mut keys = 0;
-        for (writer, allowed) in (0..).zip(&self.writers) {
-            let prefix = format!("writer {writer} ").into_bytes();
-            let found: Vec<_> = found
-                .iter()
-                .filter(|(k, _)| k.starts_with(&prefix))
-                .collect();
-            keys += found.len();
-            let is = |state: &&State| {
-                state.len() == found.len()
-                    && state
-                        .iter()
-                        .zip(&found)
-                        .all(|((key, number), (k, v))| key == *k && is_value(*number, v))
+    /// The same of one moment.
+    pub fn judge_snapshot(&self, snapshot: &Snapshot, when: &str) -> Vec<State> {
+        let judged = self.writers.iter().zip(0..).map(|(allowed, writer)| {
+            let name = keyspace_of(writer);
+            let found: Result<Vec<_>, StoreError> = match snapshot.keyspace(name.as_deref()) {
+                Ok(keyspace) => keyspace.scan(ScanRange::all()).unwrap().collect(),
+                // It is made when the writer begins.
+                Err(StoreError::NoKeyspace { .. }) => Ok(Vec::new()),
+                Err(error) => panic!("{when}: writer {writer}: {error}"),
             };
-            let state = allowed.iter().find(is).unwrap_or_else(|| {
-                let nearest = allowed.last().unwrap();
-                let wrong: Vec<_> = nearest
-                    .keys()
-                    .filter(|key| {
-                        found.iter().all(|(k, v)| k != key || !is_value(nearest[*key], v))
-                    })
-                    .map(|key| String::from_utf8_lossy(key).into_owned())
-                    .collect();
-                panic!(
-                    "{when}: writer {writer}: none of {} allowed states; missing or other than in the last: {wrong:?}",
-                    allowed.len()
-                )
-            });
-            states.push(state.clone());
-        }
-        assert_eq!(keys, found.len(), "{when}: keys that no writer wrote");
-        states
+            let found = found.unwrap_or_else(|e| panic!("{when}: writer {writer}: {e}"));
+            judge_pairs(allowed, &found, &format!("{when}: writer {writer}"))
+        });
+        judged.collect()
     }
+}
+
+/// The state that a writer's pairs are in.
+fn judge_pairs(allowed: &[State], found: &[(Vec<u8>, Value)], when: &str) -> State {
+    // Many states share most of their values.
+    let compared = RefCell::new(HashMap::new());
+    let is_value = |key: &[u8], number: u64, found: &[u8]| {
+        *compared
+            .borrow_mut()
+            .entry((number, found.as_ptr()))
+            .or_insert_with(|| is_value(key, number, found))
+    };
+    let is = |state: &&State| {
+        state.len() == found.len()
+            && (state.iter().zip(found))
+                .all(|((key, number), (k, v))| key == k && is_value(key, *number, v))
+    };
+    let state = allowed.iter().find(is).unwrap_or_else(|| {
+        let nearest = allowed.last().unwrap();
+        let lacks = |key: &&Vec<u8>| {
+            let number = nearest[*key];
+            (found.iter()).all(|(k, v)| k != *key || !is_value(key, number, v))
+        };
+        let wrong = nearest.keys().filter(lacks);
+        let wrong: Vec<_> = wrong.map(|key| String::from_utf8_lossy(key)).collect();
+        let others = found.iter().filter(|(key, _)| !nearest.contains_key(key));
+        panic!(
+            "{when}: none of {} allowed states; missing or other than in the last: {wrong:?}; and {} more",
+            allowed.len(),
+            others.count()
+        )
+    });
+    state.clone()
 }

@@ -5,7 +5,7 @@ use crate::{
     common::{
         self, Rng,
         crash_disk::{CrashDisk, DISK_NOTE},
-        oracle::{Change, Known, State, apply, operations, perform},
+        oracle::{Change, Known, OracleWriter, State, apply, operations},
     },
     machine::{Machine, Scale},
 };
@@ -119,8 +119,9 @@ pub fn record(
                     let (store, sim) = (&store, &machine.sim);
                     let (operations, acknowledged) = (&operations, &acknowledged);
                     scope.spawn(move || {
+                        let oracle = OracleWriter::begin(store, writer, known.keyspaces);
                         for (number, operation) in (1..).zip(&operations[writer as usize]) {
-                            perform(store, operation);
+                            oracle.perform(operation);
                             sim.note(ACK | writer << 32 | number);
                             acknowledged[writer as usize].store(number, SeqCst);
                         }
@@ -194,6 +195,7 @@ impl Recorded {
         }
         let mut known = Known {
             writers: Vec::new(),
+            keyspaces: self.before.keyspaces,
         };
         for writer in 0..WRITERS {
             let number = |kind: u64| {

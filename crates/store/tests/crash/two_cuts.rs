@@ -6,7 +6,7 @@ use crate::{
     machine::{LARGE, Machine, SMALL},
     session::{WRITERS, record},
 };
-use forebay_store::{Durability, StoreOptions};
+use forebay_store::{Durability, KeyspaceOptions, StoreOptions};
 use std::time::{Duration, Instant};
 
 /// How a session opens the store: the variant, whether what it acknowledges lasts, and all options.
@@ -38,6 +38,16 @@ fn options_on(on_disk: bool, rng: &mut Rng, collects: bool) -> (Durability, bool
     )
 }
 
+/// How writers make keyspaces of their own: some compress, of some values expire, which none here
+/// does.
+fn keyspaces(rng: &mut Rng) -> KeyspaceOptions {
+    let options = KeyspaceOptions::new().compression(compression(rng.next() % 8));
+    match rng.chance(2) {
+        true => options.ttl(Duration::from_secs(1_000_000)),
+        false => options,
+    }
+}
+
 fn two_crashes(seed: u64, on_disk: bool) {
     println!("CRASH_SEED={seed}");
     let mut rng = Rng(seed);
@@ -49,7 +59,8 @@ fn two_crashes(seed: u64, on_disk: bool) {
         false => new_sim(scale.segment_bytes),
     };
     let machine = Machine::with(&work.path().join("first"), sim, scale.segment_bytes);
-    let (known, place) = (Known::nothing(WRITERS), work.path().join("1"));
+    let known = Known::nothing(WRITERS, keyspaces(&mut rng));
+    let place = work.path().join("1");
     let one = record(
         machine,
         (first_lasts, &first),

@@ -8,6 +8,7 @@ mod common;
 mod compressed;
 mod copies;
 mod crashes;
+mod cuts;
 mod dropping;
 mod ends;
 mod expiry;

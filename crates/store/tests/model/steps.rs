@@ -19,6 +19,8 @@ pub enum Step {
     Append(Key, Size),
     /// A value in the place of the present one, or of another.
     Swap(Key, Size, bool),
+    /// Counts up by so much, with a key that may be anything else by now.
+    Increment(Key, i64),
     Get(Key),
     Scan(Bound<Key>, Bound<Key>, bool),
     Prefix(Key, u8),
@@ -39,6 +41,10 @@ pub enum Step {
     Flush,
     Collect,
     Compact,
+    /// Makes a copy, and opens that.
+    Checkpoint,
+    /// Reads as another process does; by a look of before, which is refreshed, if there is one.
+    Look,
     Close(u8),
     Crash(u8),
 }
@@ -106,6 +112,11 @@ pub fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(changes, commits)| Step::Transaction(changes, commits)),
         4 => (key(), size()).prop_map(|(key, size)| Step::Append(key, size)),
         3 => (key(), size(), any::<bool>()).prop_map(|(key, size, is)| Step::Swap(key, size, is)),
+        8 => (0u16..3, any::<i64>()).prop_map(|(number, by)| {
+            // Every fourth one by so much that there soon is no room in 8 bytes.
+            let by = if by % 4 == 0 { by } else { by % 1000 };
+            Step::Increment(Key(1, number), by)
+        }),
         8 => key().prop_map(Step::Get),
         4 => (bound(), bound(), any::<bool>()).prop_map(|(from, to, back)| Step::Scan(from, to, back)),
         2 => (key(), 0u8..4).prop_map(|(key, bytes)| Step::Prefix(key, bytes)),
@@ -125,6 +136,8 @@ pub fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::Flush),
         2 => Just(Step::Collect),
         1 => Just(Step::Compact),
+        1 => Just(Step::Checkpoint),
+        3 => Just(Step::Look),
         1 => (0u8..WAYS).prop_map(Step::Close),
         2 => (0u8..WAYS).prop_map(Step::Crash),
     ]

@@ -6,7 +6,8 @@ use crate::{
     steps::{Key, Size, Step},
 };
 use forebay_store::{
-    Batch, Durability, Scan, ScanRange, Snapshot, Store, StoreError, StoreOptions, Value,
+    Batch, Durability, ReadOnlyStore, Scan, ScanRange, Snapshot, Store, StoreError, StoreOptions,
+    Value,
 };
 use std::{
     cell::RefCell,
@@ -69,6 +70,23 @@ fn check_range(
         assert!(value == *bytes, "the value of {key:02x?}");
     }
     assert_eq!(expected.next(), None, "a key is missing");
+}
+
+/// Reads a store that another one has open: everything that is in the map.
+fn check_look(reader: &ReadOnlyStore, model: &Model) {
+    let pairs = reader.scan(ScanRange::all()).unwrap();
+    check_range(pairs, model, Bound::Unbounded, Bound::Unbounded, false);
+    for (key, value) in model.iter().step_by(7) {
+        assert!(reader.get(key).unwrap().unwrap() == *value);
+    }
+}
+
+/// What counting up makes of a value; none if it is no counter, or has no room.
+fn counted(old: Option<&Vec<u8>>, by: i64) -> Option<i64> {
+    let old = old.map_or(Some(0), |old| {
+        Some(i64::from_le_bytes(old[..].try_into().ok()?))
+    });
+    old?.checked_add(by)
 }
 
 fn check_all(store: &Store, model: &Model) {
@@ -140,6 +158,8 @@ fn retried(open: &mut Open, write: impl Fn() -> Result<(), StoreError>) {
 pub struct Open {
     snapshots: Vec<(Snapshot, Model)>,
     scans: Vec<Held>,
+    /// Another process would have it.
+    reader: Option<ReadOnlyStore>,
 }
 
 pub struct World {
@@ -166,6 +186,37 @@ impl World {
         }
         let store = self.store.insert(self.bench.open(&options(variant)));
         check_all(store, &self.model);
+    }
+
+    /// A copy has what the store has, and is a store of its own.
+    fn copy(&self) {
+        let dir = self.bench.dir.path().join("copy");
+        let store = self.store.as_ref().unwrap();
+        store.checkpoint(&dir).unwrap();
+        let copy = tiny(Durability::NoSync).create_if_missing(false);
+        let copy = copy.open(&dir, None).unwrap();
+        check_all(&copy, &self.model);
+        copy.put("copy", "its own").unwrap();
+        assert_eq!(copy.verify().unwrap().problems, Vec::<String>::new());
+        drop(copy);
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    fn look(&mut self) {
+        let reader = match self.open.reader.take() {
+            Some(reader) => {
+                reader.refresh().unwrap();
+                reader
+            }
+            None => {
+                let options = options(0);
+                options
+                    .open_read_only(self.bench.path(), &self.bench.pool)
+                    .unwrap()
+            }
+        };
+        check_look(&reader, &self.model);
+        self.open.reader = Some(reader);
     }
 
     /// A transaction, of values that fit into it.
@@ -278,6 +329,16 @@ impl World {
                 if swaps {
                     model.insert(key, new);
                 }
+            }
+            Step::Increment(key, by) => {
+                let key = key.bytes();
+                let expected = counted(model.get(&key), by);
+                retried(&mut self.open, || match store.increment(&key, by) {
+                    Err(StoreError::NotACounter { .. }) if expected.is_none() => Ok(()),
+                    done => done.map(|found| assert_eq!(Some(found), expected)),
+                });
+                let counter = expected.map(|counter| counter.to_le_bytes().to_vec());
+                model.extend(counter.map(|counter| (key, counter)));
             }
             Step::Get(key) => {
                 let found = store.get(&key.bytes()).unwrap().map(|v| v.into_vec());
@@ -397,6 +458,8 @@ impl World {
             // Everything goes to the index first, and its tables are merged.
             Step::Collect => drop(store.gc().unwrap()),
             Step::Compact => drop(store.compact(|_| ControlFlow::Continue(())).unwrap()),
+            Step::Checkpoint => self.copy(),
+            Step::Look => self.look(),
             Step::Close(variant) => self.reopen(variant, true),
             Step::Crash(variant) => self.reopen(variant, false),
         }

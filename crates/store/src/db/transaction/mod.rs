@@ -440,6 +440,21 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// As [`put`](Self::put); [`StoreError::KeyspaceDropped`].
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// # use forebay_store::KeyspaceOptions;
+    /// let owners = store.keyspace("owners", KeyspaceOptions::new())?;
+    /// store.transaction(|tx| {
+    ///     tx.put("boat", "blue")?;
+    ///     tx.put_in(&owners, "boat", "alice")
+    /// })?;
+    /// assert!(store.contains_key("boat")? && owners.contains_key("boat")?);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn put_in(
         &mut self,
         keyspace: &Keyspace<'_>,
@@ -455,6 +470,22 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// As [`put_in`](Self::put_in).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// # use forebay_store::KeyspaceOptions;
+    /// let owners = store.keyspace("owners", KeyspaceOptions::new())?;
+    /// owners.put("boat", "alice")?;
+    /// store.transaction(|tx| {
+    ///     tx.put("boat", "for sale")?;
+    ///     tx.delete_in(&owners, "boat")
+    /// })?;
+    /// assert!(!owners.contains_key("boat")?);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn delete_in(
         &mut self,
         keyspace: &Keyspace<'_>,

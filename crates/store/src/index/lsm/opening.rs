@@ -153,3 +153,113 @@ fn create(dir: &HeldDirectory, allowed: bool) -> Result<IndexManifest, IndexErro
     manifest.write(dir).map_err(|failure| failure.error)?;
     Ok(manifest)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        index::{
+            Index, IndexEntry, IndexOptions, RecordAddress, ValueForm,
+            manifest::{NAME, TEMPORARY},
+        },
+        range_tombstones::{RangeTombstone, RangeTombstones},
+    };
+    use std::{collections::BTreeMap, fs, ops::Bound::Unbounded, path::Path};
+
+    type DirectoryFiles = BTreeMap<String, Vec<u8>>;
+
+    fn small() -> IndexOptions {
+        IndexOptions {
+            table_bytes: 8 << 10,
+            ..IndexOptions::default()
+        }
+    }
+
+    fn ingest(index: &Index, keys: std::ops::Range<u32>, ranges: &[RangeTombstone], lsn: u64) {
+        let address = RecordAddress {
+            lsn,
+            len: 64,
+            form: ValueForm::Record,
+        };
+        let keys: Vec<_> = keys.map(u32::to_be_bytes).collect();
+        let mut entries = keys.iter().map(|key| (&key[..], address));
+        let done = index.ingest_with(&mut entries, ranges.to_vec(), lsn + 1);
+        done.unwrap();
+    }
+
+    /// All that it has.
+    fn contents(index: &Index) -> (u64, Vec<IndexEntry>, RangeTombstones) {
+        let view = index.snapshot();
+        let entries = view.range((Unbounded, Unbounded)).map(Result::unwrap);
+        let deleted = RangeTombstones::clone(view.deleted());
+        (view.watermark(), entries.collect(), deleted)
+    }
+
+    fn files(dir: &Path) -> DirectoryFiles {
+        let entries = fs::read_dir(dir).unwrap().map(Result::unwrap);
+        entries
+            .map(|entry| {
+                let name = entry.file_name().into_string().unwrap();
+                (name, fs::read(entry.path()).unwrap())
+            })
+            .collect()
+    }
+
+    /// What a power cut leaves at each step: tables of which the last one is cut, the manifest that
+    /// is to be, cut anywhere, or in its place.
+    fn cut_at_each_step(before: &DirectoryFiles, after: &DirectoryFiles) -> Vec<DirectoryFiles> {
+        let mut cuts = vec![before.clone()];
+        let mut found = before.clone();
+        for (name, table) in after.iter().filter(|(name, _)| !before.contains_key(*name)) {
+            for bytes in [0, table.len() / 2, table.len()] {
+                found.insert(name.clone(), table[..bytes].to_vec());
+                cuts.push(found.clone());
+            }
+        }
+        let manifest = &after[NAME];
+        for bytes in (0..manifest.len()).step_by(97).chain([manifest.len()]) {
+            found.insert(TEMPORARY.to_owned(), manifest[..bytes].to_vec());
+            cuts.push(found.clone());
+        }
+        cuts.push(after.clone());
+        cuts
+    }
+
+    /// Promise (store): After a power cut at any step in which deleted ranges come into the index,
+    /// they are there with all that came with them, or nothing of both.
+    #[test]
+    fn an_ingestion_of_ranges_cut_at_any_step_is_there_or_not() {
+        let work = tempfile::tempdir().unwrap();
+        let live = work.path().join("live");
+        let index = Index::open(&live, small()).unwrap();
+        ingest(&index, 0..6000, &[], 1000);
+        let (before, had) = (files(&live), contents(&index));
+        let ranges = [
+            RangeTombstone::new(&1600u32.to_be_bytes(), Some(&4400u32.to_be_bytes()), 1500),
+            RangeTombstone::new(&5600u32.to_be_bytes(), None, 1600),
+        ];
+        let tell = |index: &Index| ingest(index, 2400..7200, &ranges, 2000);
+        tell(&index);
+        let (after, has) = (files(&live), contents(&index));
+        assert_eq!((had.1.len(), has.1.len()), (6000, 6400));
+        assert!(before.len() > 1 && after.len() > before.len() + 1);
+        drop(index);
+        let cuts = cut_at_each_step(&before, &after);
+        for (step, left) in cuts.iter().enumerate() {
+            let dir = work.path().join("found");
+            fs::create_dir(&dir).unwrap();
+            left.iter()
+                .for_each(|(name, bytes)| fs::write(dir.join(name), bytes).unwrap());
+            let index = Index::open(&dir, small()).unwrap();
+            let is_done = step == cuts.len() - 1;
+            assert!(
+                contents(&index) == *if is_done { &has } else { &had },
+                "{step}"
+            );
+            // They may be told again.
+            tell(&index);
+            assert!(contents(&index) == has, "{step}");
+            index.verify().unwrap();
+            fs::remove_dir_all(&dir).unwrap();
+        }
+    }
+}

@@ -15,6 +15,8 @@ const PAGE: usize = 4096;
 pub enum Event {
     Create(PathBuf),
     Rename(PathBuf, PathBuf),
+    /// A further name of the file with that number.
+    Link(usize, PathBuf),
     Remove(PathBuf),
     SyncDir(PathBuf),
     Write {
@@ -190,6 +192,7 @@ impl Model {
                 pending.push((to.clone(), Some(file)));
                 pending.push((from.clone(), None));
             }
+            Event::Link(file, path) => self.rename_entry(path, Some(*file)),
             Event::Remove(path) => self.rename_entry(path, None),
             Event::SyncDir(dir) => {
                 for (path, file) in self.pending_names.remove(dir).unwrap_or_default() {
