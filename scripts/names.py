@@ -23,6 +23,7 @@ import sys
 # Names that several places may define, by the reason.
 ALLOWED = {
     "one for each architecture, of which a build has one": ("Flushes", "Folds", "Stores"),
+    "one with the pool's feature `tls`, and one without it": ("LegTls", "TlsSession", "TlsStart"),
 }
 
 TYPE = re.compile(r"^( *)(?:pub(?:\([^)]*\))? )?(?:unsafe )?(struct|enum|union|trait|type) (\w+)\b", re.MULTILINE)

@@ -17,10 +17,12 @@ repository=$(cd "$(dirname "$0")/../.." && pwd)
     echo "error: only root mounts file systems. Remedy: sudo, or run.sh, which needs no rights" >&2
     exit "$cannot"
 }
+# In mounts of its own: one that another program has copied would keep a file system that was shut down.
+[[ -n ${OWN_MOUNTS:-} ]] || OWN_MOUNTS=1 exec unshare --mount "$0" "$@"
 # shellcheck source=examples/etcd-cluster/members.sh
 source "$repository/examples/etcd-cluster/members.sh"
 keys=${KEYS:-3000}
-for program in xfs_io losetup mkfs.ext4 unshare; do
+for program in xfs_io losetup mkfs.ext4; do
     command -v "$program" >/dev/null || die "$program is not installed. Remedy: scripts/setup.sh test"
 done
 one=0 other=1 down=2

@@ -130,7 +130,7 @@ fn a_store_with_data_in_its_pool_is_opened_with_that_pool_only() {
         sandbox.contents("p"),
         sandbox.contents("other"),
     );
-    for with in ["", "--variant nosync", "--pool other"] {
+    for with in ["", "--durability nosync", "--pool other"] {
         for command in ["put --dir s k v", "verify --dir s"] {
             let ran = sandbox.run(&format!("store {command} {with}"));
             ran.fails(1, &["may still be in its pool", "Open it with that pool"]);

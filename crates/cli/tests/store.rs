@@ -20,12 +20,12 @@ fn a_value_is_there_in_the_next_process_with_and_without_a_pool() {
     sandbox.run(on_disk).ok();
     for store in [
         "--dir a",
-        "--dir b --variant nosync",
+        "--dir b --durability nosync",
         "--dir c --pool p",
-        "--dir d --pool p --variant single",
-        "--dir e --pool p --variant buffers=4 --resident",
+        "--dir d --pool p --durability single",
+        "--dir e --pool p --durability buffers=4 --resident",
         "--dir f --pool q",
-        "--dir g --pool q --variant single",
+        "--dir g --pool q --durability single",
     ] {
         sandbox
             .run(&format!("store put {store} greeting hello"))
@@ -60,14 +60,14 @@ fn a_value_is_there_in_the_next_process_with_and_without_a_pool() {
 }
 
 #[test]
-fn a_store_changes_between_variants_and_pools_once_it_is_closed() {
+fn a_store_changes_between_durabilities_and_pools_once_it_is_closed() {
     let sandbox = Sandbox::new();
     sandbox.pool();
     sandbox.run("store put --dir s a 1").ok();
     sandbox.run("store put --dir s --pool p b 2").ok();
-    sandbox.run("store put --dir s --variant nosync c 3").ok();
+    sandbox.run("store put --dir s --durability nosync c 3").ok();
     sandbox
-        .run("store put --dir s --pool p --variant buffers=3 d 4")
+        .run("store put --dir s --pool p --durability buffers=3 d 4")
         .ok();
     assert_eq!(
         sandbox.run("store scan --dir s").ok().text(),
@@ -172,7 +172,7 @@ fn stats_gc_and_verify_report() {
     sandbox.run("store put --dir s a 1").ok();
     sandbox.run("store put --dir s b 2").ok();
     let stats = sandbox.json("store stats --dir s --json");
-    assert_eq!(stats["variant"], "fsync");
+    assert_eq!(stats["durability"], "fsync");
     assert!(stats["value_log_files"].as_u64().is_some(), "{stats}");
     assert!(
         sandbox
@@ -257,10 +257,10 @@ fn a_wrong_command_line_is_status_2_and_changes_nothing() {
         ("store put --dir s --hex 0g 00", &["not hexadecimal"]),
         ("store put --dir s --base64 a* AA==", &["not Base64"]),
         (
-            "store put --dir s --variant triple k v",
-            &["unknown variant", "double"],
+            "store put --dir s --durability triple k v",
+            &["unknown durability", "double"],
         ),
-        ("store put --dir s --variant buffers=65 k v", &["1 to 64"]),
+        ("store put --dir s --durability buffers=65 k v", &["1 to 64"]),
         (
             "store scan --dir s --prefix a --from b",
             &["cannot be used"],
@@ -272,7 +272,7 @@ fn a_wrong_command_line_is_status_2_and_changes_nothing() {
         assert!(!sandbox.file("s").exists(), "{line}");
     }
     sandbox
-        .run("store put --dir s --variant double k v")
+        .run("store put --dir s --durability double k v")
         .fails(1, &["a pool", "--pool"]);
 }
 

@@ -324,7 +324,7 @@ def test_errors_are_exceptions_that_say_what_to_do(store, path, tmp_path):
         forebay.open(tmp_path / "none", create=False, **OPTIONS)
     with pytest.raises(forebay.UsageError, match="there is no option colour"):
         forebay.open(tmp_path / "none", colour="blue")
-    with pytest.raises(forebay.UsageError, match="unknown variant"):
+    with pytest.raises(forebay.UsageError, match="unknown durability"):
         forebay.open(tmp_path / "none", durability="never")
     assert not (tmp_path / "none").exists()
     store.close()

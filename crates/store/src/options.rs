@@ -57,7 +57,7 @@ impl std::str::FromStr for Durability {
                 .filter(|n| (1..=SEGMENTS_MAX).contains(n))
                 .map(Self::Buffered)
                 .ok_or_else(|| {
-                    format!("unknown variant {text:?}: fsync, nosync, single, double, or buffers=N with N from 1 to 64")
+                    format!("unknown durability {text:?}: fsync, nosync, single, double, or buffers=N with N from 1 to 64")
                 }),
         }
     }
@@ -590,7 +590,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_variant_is_written_as_it_is_read() {
+    fn a_durability_is_written_as_it_is_read() {
         for text in ["fsync", "nosync", "single", "double", "buffers=8"] {
             assert_eq!(text.parse::<Durability>().unwrap().to_string(), text);
         }

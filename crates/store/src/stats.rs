@@ -9,8 +9,8 @@ use serde::Serialize;
 pub struct Stats {
     /// Puts, deletes and batch operations since the store was opened.
     pub writes: u64,
-    /// The durability in words, which the command line calls the variant.
-    pub variant: String,
+    /// The durability in words.
+    pub durability: String,
     /// The losses that an acknowledged write survives, in words.
     pub survives: String,
     /// Log address of the next record: bytes ever logged, headers included.

@@ -1,4 +1,4 @@
-//! The arguments that all of `forebay store` share: the store, its pool, its variant.
+//! The arguments that all of `forebay store` share: the store, its pool, its durability.
 
 use crate::failure::Failure;
 use clap::Args;
@@ -20,9 +20,9 @@ pub struct StoreArguments {
     pool: Option<PathBuf>,
     /// The durability of a write: fsync, nosync (unsafe), single, double, or buffers=N [default:
     /// double with a pool, otherwise fsync]
-    #[arg(long, value_name = "VARIANT")]
-    variant: Option<Durability>,
-    /// Keep the whole value log in the pool, in the N segments of --variant buffers=N; without
+    #[arg(long, value_name = "HOW")]
+    durability: Option<Durability>,
+    /// Keep the whole value log in the pool, in the N segments of --durability buffers=N; without
     /// this, a store that was kept so goes on in files
     #[arg(long, requires = "pool")]
     resident: bool,
@@ -72,12 +72,12 @@ impl StoreArguments {
     }
 
     fn try_open(&self, absent: AbsentStore) -> Result<OpenedStore, OpeningError> {
-        let variant = self.variant.unwrap_or(match self.pool {
+        let durability = self.durability.unwrap_or(match self.pool {
             Some(_) => Durability::DOUBLE,
             None => Durability::Fsync,
         });
         let options = StoreOptions::new()
-            .durability(variant)
+            .durability(durability)
             .resident(self.resident)
             .compression(self.compression)
             .create_if_missing(absent == AbsentStore::Create)
@@ -153,7 +153,7 @@ pub struct ReadArguments {
     /// Read the store beside the process that has it open, or with none, as of now: nothing is
     /// locked or changed, and the permission to read it is enough. The pool is found by the store,
     /// unless it lies elsewhere by now
-    #[arg(long, conflicts_with_all = ["variant", "resident", "salvage"])]
+    #[arg(long, conflicts_with_all = ["durability", "resident", "salvage"])]
     read_only: bool,
 }
 

@@ -13,7 +13,7 @@ use std::{
 #[derive(Args)]
 #[command(
     long_about = "Writes a key and its value; a value that the key had before is replaced. When the command has \
-                  ended, the write is as durable as the variant promises. The store is made if there is none.",
+                  ended, the write is as durable as --durability promises. The store is made if there is none.",
     after_long_help = "Examples:\n  \
         forebay store put --dir s greeting hello\n  \
         forebay store put --dir s --pool /mnt/pmem/p picture --file cat.png\n  \

@@ -79,7 +79,7 @@ fn gained(sample: Option<&ValueSample>) -> String {
 fn human(report: &StatsReport) -> String {
     let stats = &report.stats;
     let mut text = fields(&[
-        ("variant", stats.variant.clone()),
+        ("durability", stats.durability.clone()),
         ("an acknowledged write", stats.survives.clone()),
         (
             "value log",

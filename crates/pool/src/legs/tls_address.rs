@@ -109,7 +109,7 @@ impl LegTls {
     }
 }
 
-/// What stands behind `?`.
+/// The part behind `?`.
 impl fmt::Display for LegTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

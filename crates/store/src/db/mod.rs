@@ -326,7 +326,7 @@ impl Store {
     /// # let dir = tempfile::tempdir()?;
     /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
     /// let stats = store.stats();
-    /// println!("{}: {} writes, {} bytes of value log", stats.variant, stats.writes, stats.value_log_bytes);
+    /// println!("{}: {} writes, {} bytes of value log", stats.durability, stats.writes, stats.value_log_bytes);
     /// if let Some(why) = stats.trouble {
     ///     eprintln!("{why}");
     /// }
@@ -364,7 +364,7 @@ impl StoreCore {
                 .stripes()
                 .map(|stripe| stripe.lock().writes)
                 .sum(),
-            variant: match self.options.resident {
+            durability: match self.options.resident {
                 true => format!("resident, {}", self.options.durability),
                 false => self.options.durability.to_string(),
             },

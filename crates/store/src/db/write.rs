@@ -409,7 +409,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::BadKey`], [`StoreError::ValueTooLarge`], [`StoreError::Stalled`],
     /// [`StoreError::IndexStalled`], I/O errors. The write was not done then (after an I/O error of
-    /// the `fsync` and `nosync` variants, and after [`StoreError::NotCommitted`], it may appear
+    /// `fsync` and `nosync`, and after [`StoreError::NotCommitted`], it may appear
     /// after a restart).
     ///
     /// ```

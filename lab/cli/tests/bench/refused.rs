@@ -8,10 +8,10 @@ fn a_run_that_measures_nothing_is_refused() {
     for (line, words) in [
         ("wisckey --no-puts", "nothing to measure"),
         ("wisckey --ops 0", "more than 0"),
-        ("wisckey --variants twice", "unknown variant"),
+        ("wisckey --variants twice", "unknown durability"),
         ("ycsb --records 0", "more than 0"),
         ("ycsb --workloads G", "unknown workload"),
-        ("ycsb --variants floppy", "unknown variant"),
+        ("ycsb --variants floppy", "unknown durability"),
         (
             "ycsb --modes unsynced --variants fsync",
             "nothing to measure",
