@@ -60,12 +60,14 @@ fn a_value_is_there_in_the_next_process_with_and_without_a_pool() {
 }
 
 #[test]
-fn a_store_changes_between_durabilities_and_pools_once_it_is_closed() {
+fn a_closed_store_changes_between_durabilities_and_pools() {
     let sandbox = Sandbox::new();
     sandbox.pool();
     sandbox.run("store put --dir s a 1").ok();
     sandbox.run("store put --dir s --pool p b 2").ok();
-    sandbox.run("store put --dir s --durability nosync c 3").ok();
+    sandbox
+        .run("store put --dir s --durability nosync c 3")
+        .ok();
     sandbox
         .run("store put --dir s --pool p --durability buffers=3 d 4")
         .ok();
@@ -260,7 +262,10 @@ fn a_wrong_command_line_is_status_2_and_changes_nothing() {
             "store put --dir s --durability triple k v",
             &["unknown durability", "double"],
         ),
-        ("store put --dir s --durability buffers=65 k v", &["1 to 64"]),
+        (
+            "store put --dir s --durability buffers=65 k v",
+            &["1 to 64"],
+        ),
         (
             "store scan --dir s --prefix a --from b",
             &["cannot be used"],
