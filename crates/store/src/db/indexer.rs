@@ -273,7 +273,7 @@ impl StoreCore {
             }
             found
         });
-        let deletes: usize = chunks.iter().map(|chunk| chunk.deletes()).sum();
+        let deletes: usize = sorted.iter().map(SortedChunk::deletes).sum();
         let dead_min = (self.options.memtable_bytes as u64 / DEAD_BYTES).max(DEAD_MIN);
         let dead_min = if deletes as u64 >= dead_min / 4 {
             dead_min

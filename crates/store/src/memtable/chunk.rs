@@ -173,11 +173,6 @@ impl Chunk {
         between.cloned().collect()
     }
 
-    /// Number of keys that are deleted.
-    pub(crate) fn deletes(&self) -> usize {
-        self.read_each().map(|shard| shard.deletes()).sum()
-    }
-
     /// What counts for its being full: bytes of memory in use, or what its deletes weigh.
     pub(crate) fn load(&self) -> usize {
         let shards = self.read_each().map(|shard| shard.load());
@@ -190,7 +185,8 @@ impl Chunk {
         self.order_bytes.load(Relaxed) + shards.sum::<usize>()
     }
 
-    /// All of a frozen chunk, in key order.
+    /// All of a frozen chunk, in key order. As long as it lives, its thread must not read the chunk
+    /// by another call: one that waits to write would be between the two.
     pub(crate) fn read_sorted(&self) -> SortedChunk<'_> {
         SortedChunk::of(self.read_each().collect())
     }

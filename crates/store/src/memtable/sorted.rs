@@ -36,6 +36,11 @@ impl<'a> SortedChunk<'a> {
         self.order.len()
     }
 
+    /// Number of keys that are deleted.
+    pub(crate) fn deletes(&self) -> usize {
+        self.shards.iter().map(|shard| shard.deletes()).sum()
+    }
+
     /// The keys that were written to between two log addresses, in order, each with its newest
     /// address below the later one, tombstones included.
     pub(crate) fn between(
