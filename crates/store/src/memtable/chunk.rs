@@ -340,6 +340,30 @@ mod tests {
         assert_eq!(between(21..30), Vec::<Lsn>::new());
     }
 
+    /// An ingestion holds all shards for long. Readers that have to take in what was left meanwhile
+    /// wait to write, and behind them each further reader: the ingestion itself must be none.
+    #[test]
+    fn a_sorted_chunk_is_counted_beside_one_that_waits_to_write() {
+        let chunk = testing::chunk(true);
+        let put = |key: &[u8], address| chunk.insert(testing::hash(key), key, address, 0);
+        let tombstone = RecordAddress {
+            form: ValueForm::Tombstone,
+            ..at(2)
+        };
+        put(b"there", at(1));
+        put(b"gone", tombstone);
+        let sorted = chunk.read_sorted();
+        put(b"later", at(3));
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| chunk.get(testing::hash(b"later"), b"later"));
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            assert!(!waits.is_finished());
+            assert_eq!((sorted.len(), sorted.deletes()), (2, 1));
+            drop(sorted);
+            assert_eq!(waits.join().unwrap(), Some(at(3)));
+        });
+    }
+
     #[test]
     fn a_chunk_is_full_when_its_memory_is_used() {
         let chunk = testing::chunk(true);
