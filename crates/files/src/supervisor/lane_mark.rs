@@ -6,9 +6,7 @@
 //! them. It has to know that a sync was under way.
 //!
 //! A pool on a disk is not told that, since each word costs a write: there the file is right in any
-//! case. Instead, it is given the records that it lacks, before the syncs and behind them: a sync
-//! takes along what was written and not committed, and a recovery that has no record of that would
-//! take it for what another program wrote to a clone.
+//! case (`RunState::while_syncing`).
 
 use crate::lane_label::{LabelMark, label};
 use forebay_pool::{PoolError, SharedLane};
@@ -47,15 +45,8 @@ impl LaneMark {
         self.say(lane, &said)
     }
 
-    /// Does `work`, which syncs files, and says meanwhile that it does.
+    /// Does `work`, which syncs files, and says meanwhile that it does, to a pool in memory.
     pub(super) fn syncing<T>(&self, lane: &SharedLane, work: impl FnOnce() -> T) -> T {
-        if lane.member().needs_commit() {
-            // If it cannot be, the next sync finds that out.
-            let _ = lane.commit();
-            let done = work();
-            let _ = lane.commit();
-            return done;
-        }
         let change = |change: &dyn Fn(&mut u32)| {
             let mut said = self.said.lock();
             change(&mut said.syncs);

@@ -258,8 +258,19 @@ impl RunState {
     }
 
     /// Does `work`, which syncs files: a recovery is to know if the supervisor dies in it.
+    ///
+    /// A pool on a disk is not told that. It gets the records that it lacks, before the syncs and
+    /// behind them: a sync takes along what was written and not committed, and a recovery without a
+    /// record of that would take it for what another program wrote to a clone.
     pub(super) fn while_syncing<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.marked.syncing(&self.lane, work)
+        if !self.lane.member().needs_commit() {
+            return self.marked.syncing(&self.lane, work);
+        }
+        // If it cannot be committed, the next sync finds that out.
+        let _ = self.lane.commit();
+        let done = work();
+        let _ = self.lane.commit();
+        done
     }
 
     /// The lane, to log by.
