@@ -108,7 +108,7 @@ fn open(store: &str, dir: &Path, opening: Opening) -> Result<Box<dyn DrivenStore
 
 /// Drives the store that `order` names as it says.
 fn run_order(order: &str) -> Result<(), StoreFailure> {
-    let order = driver::Order::received(order)?;
+    let order = driver::DriverOrder::received(order)?;
     let opening = Opening {
         sync: order.mode == SyncMode::Synced,
         cache_bytes: order.cache_bytes,

@@ -1,6 +1,6 @@
 //! The one driver of all stores: loads the records, and runs the workloads on them (`operations`).
-//! A process has one store; [`Order`] is what it is told, and each [`Outcome`] a line that it
-//! prints.
+//! A process has one store; [`DriverOrder`] is what it is told, and each [`WorkloadOutcome`] a line
+//! that it prints.
 
 use super::{keys::Distribution, operations::WorkloadRun, workload::CoreWorkload};
 use crate::{
@@ -53,7 +53,7 @@ impl SyncMode {
 
 /// What the process of a store is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Order {
+pub struct DriverOrder {
     /// The store's name: a peer's, or a variant of ours.
     pub store: String,
     /// An empty directory for it.
@@ -86,7 +86,7 @@ pub struct Order {
     pub seed: u64,
 }
 
-impl Order {
+impl DriverOrder {
     /// In the child: reads it from the process's argument, and has the process end with its parent.
     ///
     /// # Errors
@@ -125,7 +125,7 @@ pub struct KindOutcome {
 
 /// What a workload gave.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct WorkloadOutcome {
     /// Which.
     pub workload: CoreWorkload,
     /// Operations.
@@ -217,11 +217,11 @@ pub(super) fn key(seed: u64, record: u64) -> [u8; KEY_BYTES] {
     key
 }
 
-/// Loads `store`, runs all workloads on it, and prints each one's [`Outcome`].
+/// Loads `store`, runs all workloads on it, and prints each one's [`WorkloadOutcome`].
 ///
 /// # Errors
 /// The store's; [`BenchError::Wrong`] if a record is not there, or has what was not written to it.
-pub fn drive(store: &dyn DrivenStore, order: &Order) -> Result<(), BenchError> {
+pub fn drive(store: &dyn DrivenStore, order: &DriverOrder) -> Result<(), BenchError> {
     let values = Values::new(order.value_bytes);
     load(store, order, &values)?;
     let mut records = order.records;
@@ -238,7 +238,7 @@ pub fn drive(store: &dyn DrivenStore, order: &Order) -> Result<(), BenchError> {
 }
 
 /// Puts all records, each once, in the random order of their keys.
-fn load(store: &dyn DrivenStore, order: &Order, values: &Values) -> Result<(), BenchError> {
+fn load(store: &dyn DrivenStore, order: &DriverOrder, values: &Values) -> Result<(), BenchError> {
     let at_once = (LOADED_AT_ONCE_BYTES / order.record_bytes()).max(1);
     let mut from = 0;
     while from < order.records {

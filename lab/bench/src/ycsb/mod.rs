@@ -33,7 +33,7 @@ use crate::{
     scratch::{self, PoolSource, ScratchDir, ScratchPool, sync_file_system},
     wisckey::Limit,
 };
-use driver::{Order, Outcome};
+use driver::{DriverOrder, WorkloadOutcome};
 use forebay_store::Durability;
 use serde_json::json;
 use std::{
@@ -231,7 +231,7 @@ fn turn(
 ) -> Result<Vec<Row>, BenchError> {
     let dir = scratch.join("store");
     fs::create_dir_all(&dir).map_err(BenchError::io("creating", &dir))?;
-    let mut order = Order {
+    let mut order = DriverOrder {
         store: String::new(),
         dir: dir.clone(),
         pool: None,
@@ -295,7 +295,10 @@ fn pool_of(config: &YcsbConfig, variant: OurVariant) -> Result<Option<ScratchPoo
 }
 
 /// What a driver's process prints, which is a line for each workload.
-fn outcomes(command: &mut Command, order: &Order) -> Result<Vec<Outcome>, BenchError> {
+fn outcomes(
+    command: &mut Command,
+    order: &DriverOrder,
+) -> Result<Vec<WorkloadOutcome>, BenchError> {
     let said = said_by(&order.store, output(command)?)?;
     let read = |line| {
         serde_json::from_str(line)
@@ -304,7 +307,7 @@ fn outcomes(command: &mut Command, order: &Order) -> Result<Vec<Outcome>, BenchE
     let outcomes = said
         .lines()
         .map(read)
-        .collect::<Result<Vec<Outcome>, _>>()?;
+        .collect::<Result<Vec<WorkloadOutcome>, _>>()?;
     if outcomes.len() == order.workloads.len() {
         return Ok(outcomes);
     }

@@ -2,7 +2,10 @@
 //! times it.
 
 use super::{
-    driver::{DrivenStore, KindOutcome, Order, Outcome, SCAN_RECORDS_MAX, failed, key, stamp},
+    driver::{
+        DrivenStore, DriverOrder, KindOutcome, SCAN_RECORDS_MAX, WorkloadOutcome, failed, key,
+        stamp,
+    },
     keys::{InsertedRecords, RecordChooser},
     workload::{CoreWorkload, OperationKind},
 };
@@ -23,7 +26,7 @@ use std::{
 
 /// Records that there may be when `workload` is done: twice the inserts that are to be expected, as
 /// in YCSB.
-fn expected_records(order: &Order, workload: CoreWorkload, records: u64) -> u64 {
+fn expected_records(order: &DriverOrder, workload: CoreWorkload, records: u64) -> u64 {
     let inserts = order.ops_max.unwrap_or(order.records) * workload.inserts() * 2 / 100;
     records + inserts
 }
@@ -40,7 +43,7 @@ fn occupied(path: &Path) -> u64 {
 /// A workload that is being run.
 pub(super) struct WorkloadRun<'a> {
     store: &'a dyn DrivenStore,
-    order: &'a Order,
+    order: &'a DriverOrder,
     workload: CoreWorkload,
     values: &'a Values,
     inserted: InsertedRecords,
@@ -53,7 +56,7 @@ type KindLatencies = [Option<Latencies>; OperationKind::ALL.len()];
 impl<'a> WorkloadRun<'a> {
     /// One on a store that has so many records, all of `order`'s and what was inserted since.
     pub fn new(
-        (store, order): (&'a dyn DrivenStore, &'a Order),
+        (store, order): (&'a dyn DrivenStore, &'a DriverOrder),
         workload: CoreWorkload,
         values: &'a Values,
         records: u64,
@@ -69,7 +72,7 @@ impl<'a> WorkloadRun<'a> {
     }
 
     /// Runs it, until all that was written is durable.
-    pub fn measure(&self) -> Result<Outcome, BenchError> {
+    pub fn measure(&self) -> Result<WorkloadOutcome, BenchError> {
         let start = Instant::now();
         let limit = self.order.limit();
         let deadline = limit.seconds.map(|s| start + Duration::from_secs_f64(s));
@@ -92,7 +95,7 @@ impl<'a> WorkloadRun<'a> {
             }
         }
         let pool = self.order.pool.as_deref().map_or(0, occupied);
-        Ok(Outcome {
+        Ok(WorkloadOutcome {
             workload: self.workload,
             ops: kinds.values().map(|(ops, _)| ops).sum(),
             seconds,

@@ -1,6 +1,6 @@
 //! The store of Forebay under the driver.
 
-use super::driver::{DrivenStore, Order, ScanCount, StoreFailure, drive};
+use super::driver::{DrivenStore, DriverOrder, ScanCount, StoreFailure, drive};
 use crate::BenchError;
 use forebay_pool::PoolOptions;
 use forebay_store::{Durability, Store, StoreOptions};
@@ -10,7 +10,7 @@ use forebay_store::{Durability, Store, StoreOptions};
 /// # Errors
 /// Those of the store; [`BenchError::Wrong`] if it gives a wrong answer.
 pub fn run_order(order: &str) -> Result<(), BenchError> {
-    let order = Order::received(order)?;
+    let order = DriverOrder::received(order)?;
     let pool = order.pool.as_ref().map(|path| {
         let pool = PoolOptions::new().open(path);
         pool.map_err(BenchError::from)

@@ -2,7 +2,7 @@
 
 use super::{
     OperationKind, YcsbConfig, YcsbContestant,
-    driver::{KEY_BYTES, Order, Outcome},
+    driver::{DriverOrder, KEY_BYTES, WorkloadOutcome},
 };
 use crate::{
     BenchError,
@@ -18,7 +18,7 @@ use std::fmt::Write;
 const CELL: [&str; 2] = ["workload", "threads"];
 
 /// What a process is told, as its argument.
-pub(super) fn as_text(order: &Order) -> Result<String, BenchError> {
+pub(super) fn as_text(order: &DriverOrder) -> Result<String, BenchError> {
     serde_json::to_string(order).map_err(|e| BenchError::Child(format!("gets no order: {e}")))
 }
 
@@ -44,7 +44,11 @@ pub(super) fn begin(config: &YcsbConfig, device: &Speed) -> Report {
 }
 
 /// The row of a workload.
-pub(super) fn row(order: &Order, contestant: YcsbContestant, outcome: &Outcome) -> Row {
+pub(super) fn row(
+    order: &DriverOrder,
+    contestant: YcsbContestant,
+    outcome: &WorkloadOutcome,
+) -> Row {
     let live_bytes = outcome.records * order.record_bytes();
     let mut row = Row::of(json!({
         "workload": outcome.workload,
