@@ -4,8 +4,8 @@
     scripts/build_times.py [--rounds 3]
 
 Each program puts and gets, in a temporary directory of its own, with what `Cargo.lock` here has,
-and is built from nothing by `cargo build --release`, in turn with the others. What is fetched is
-fetched before. The median of the rounds counts.
+and is built from nothing by `cargo build --release`, in turn with the others. All crates are downloaded
+before the clock starts. The median of the rounds counts.
 """
 
 import argparse

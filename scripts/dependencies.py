@@ -2,10 +2,10 @@
 """Compares what the store's README says of its dependencies with `cargo tree`.
 
     scripts/dependencies.py           the figures
-    scripts/dependencies.py --check   what the README has other than that; no C compiler is needed
+    scripts/dependencies.py --check   fails if the README's differ, or if a dependency compiles C
 
-Who depends on the store gets what `cargo tree` says of it alone: features that other crates of this
-workspace ask for do not count.
+A program that depends on the store gets the crates that `cargo tree` lists for it alone: features
+that other crates of this workspace ask for do not count.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 README = "crates/store/README.md"
 STORE = ["-p", "forebay-store"]
-# Each figure of the README: what stands around it, and whose crates it counts.
+# Each figure of the README: its pattern, and the packages whose crates it counts.
 FIGURES = {
     "the store": (r"it is (\d+) crates", STORE),
     "the index's tables": (r"(\d+) of them for", ["-p", "lsm-tree"]),
@@ -27,7 +27,7 @@ FIGURES = {
     "fjall": (r"fjall is (\d+)", ["-p", "fjall"]),
     "redb": (r"redb (\d+)", ["-p", "redb"]),
 }
-# What has a C compiler at work.
+# Crates that run a C compiler.
 COMPILES_C = {"cc", "cmake", "bindgen"}
 
 
@@ -53,7 +53,7 @@ def differences(said, counted):
 
 
 def compilers(tree):
-    """The crates of a tree that have a C compiler at work."""
+    """The crates of a tree that run a C compiler."""
     return sorted(name for name, _ in crates(tree) if name in COMPILES_C)
 
 

@@ -1,8 +1,8 @@
 //! [`DiskLeg`]: a leg that is a disk of this machine, or a file on one. It is asked as an export is:
 //! requests wait in a queue, one thread does them, and a write is durable when it is answered.
 //!
-//! Whoever writes to it holds a lock on the file until the last write is over, also if its process
-//! is killed in the middle: what was under way may not come behind its successor's writes.
+//! A process that writes to it holds a lock on the file until the last write is over, also if its
+//! process is killed in the middle: what was under way may not come behind its successor's writes.
 
 use super::handshake::ExportInfo;
 use crate::{

@@ -71,7 +71,7 @@ impl OpenStretch {
                 Some(next) => next,
                 None => match self.older.next().transpose() {
                     Ok(next) => next,
-                    // Whoever needs the table says what is wrong with it.
+                    // A read or a merge that needs the table reports its damage.
                     Err(_) => return BeforeKey::Unknown,
                 },
             };

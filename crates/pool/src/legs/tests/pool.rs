@@ -86,7 +86,7 @@ fn what_a_member_committed_is_recovered_on_another_machine() {
     assert_eq!(recovered(&copy, owner), ["one", "two", "three"]);
 }
 
-/// Whoever says that a leg is lost says it once, also of a pool that has nothing to recover.
+/// A user who says that a leg is lost says it once, also of a pool that has nothing to recover.
 #[test]
 fn a_leg_that_was_given_up_is_not_asked_for_again() {
     let servers = [FakeServer::start(LEG_BYTES), FakeServer::start(LEG_BYTES)];

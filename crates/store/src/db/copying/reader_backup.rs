@@ -6,7 +6,7 @@
 //! * tables are opened before any of them is copied, and the value-log files by the look: what is
 //!   open is read also when its name is gone, as far as the process's descriptors go;
 //! * large values are opened one by one. If one came or went since before the look
-//!   ([`LargeWatch`]), it is looked whether each that a key leads to was copied.
+//!   ([`LargeWatch`]), each that a key leads to must have been copied.
 //!
 //! If anything is missing, or cannot be read, and the owner has changed its files since the look,
 //! it is done again, as of a later look. The backup is complete, or there is none.
@@ -36,11 +36,11 @@ const LOOKS: u32 = 10;
 /// A directory's time of change is as exact as that, at least.
 const EXACT: Duration = Duration::from_millis(50);
 
-/// Whether large values came or went while it was looked at the store, by the time at which their
-/// directory was changed last.
+/// Tells whether large values came or went since a look at the store began, by the time at which
+/// their directory was changed last.
 pub(super) struct LargeWatch {
     changed: Option<SystemTime>,
-    /// What comes or goes from now on shows another time.
+    /// True if a value that comes or goes from now on gives the directory another time.
     is_told: bool,
 }
 
