@@ -128,7 +128,7 @@ impl ScanRange {
     /// ```
     /// use forebay_store::ScanRange;
     /// use std::ops::Bound::{Excluded, Unbounded};
-    /// let behind = ScanRange::new((Excluded("boat"), Unbounded));
+    /// let behind = ScanRange::new::<&str>((Excluded("boat"), Unbounded));
     /// assert_eq!(ScanRange::new("ark"..).behind("boat"), behind);
     /// let before = ScanRange::new("ark".."boat").reversed();
     /// assert_eq!(ScanRange::new("ark"..).reversed().behind("boat"), before);
