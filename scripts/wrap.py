@@ -30,7 +30,7 @@ SENTENCE_END = re.compile(r"(?<=[.!?])[)\"'*_]*\s+")
 # Ends in a period, and ends no sentence.
 SHORTENED = re.compile(r"\b(?:e\.g|i\.e|et al|vs|cf|p|pp|Fig|No)\.$")
 # Pages that a program writes; and a line's end in the text of an issue is one when it is read.
-NOT_OURS = ("docs/suites.md", "lab/powercut/REPORT.md", "lab/powercut/mariadb-flash.md", ".github/")
+NOT_OURS = ("docs/suites.md", "lab/powercut/REPORT.md", ".github/")
 COMMENT = re.compile(r"^(\s*)(//!|///|//)(?: (.*)|)$")
 ITEM = re.compile(r"^ *(?:[*-]|\d+\.) +")
 AS_IT_IS = re.compile(r"^\s*(?:[|#]|[├└│┌─┬┴┼╭╰▼▲►◄]|\[[^\]]+\]: )|^    ")
