@@ -91,25 +91,22 @@ def to_json(results: list[Result]) -> str:
 HEAD = """\
 # Other people's test suites
 
-`make suites` wrote this page. It runs what others wrote and Debian packages: once plainly, and once
-under `forebay run --absorb '*'` with an emulated pool. It compares what came of each test; a test
-that fails in both is the same. What differs is repeated three times. What differs once in four, or
-differs from itself without Forebay, is called flaky and named. The suites of Go, bbolt and etcd,
-SQLite with musl, fsx, pjdfstest and python-notify are run by `--front-end notify`
-([notify.md](notify.md)).
+`make suites` wrote this page; `python3 -m suites --only NAME` runs one ([suites/](../suites)). Each
+suite that Debian packages runs once plainly, and once under `forebay run --absorb '*'` with an
+emulated pool. A test that fails in both is the same. What differs is repeated three times. What
+differs once in four, or differs from itself without Forebay, is called flaky and named. The suites
+of Go, bbolt and etcd, SQLite with musl, fsx, pjdfstest and python-notify run by `--front-end
+notify` ([notify.md](notify.md)).
 
-The cuts are a loop of their own. Several processes write to one SQLite database, and all of them
-are killed. The file system is shut down without writing anything back, mounted again, and recovered
-as if in another boot. Then the database must be sound and must have every acknowledged transaction.
-The pool lies outside of that file system and plays the persistent memory. The flash cuts do this to
-a MariaDB server with its page files behind a flash cache, on a second file system that is shut down
-as well. The DDL cuts look at such a server's tables, views, triggers, databases and users, which it
-keeps in files beside its logs: each must be as it was acknowledged. The order cuts look at a
-program that notes its changes of names, sizes and attributes in a log: what a record speaks of must
-be there. The write-back suite appends to a log whose disk fills meanwhile: once there is room,
-every acknowledged record must be on the disk.
+The cuts are a loop: several processes write to one SQLite database, and all of them are killed. The
+file system is shut down without writing anything back, mounted again, and recovered as if in
+another boot; the pool plays persistent memory. Then the database must be sound and must have every
+acknowledged transaction. The same must hold
 
-The runner is [suites/](../suites); `python3 -m suites --only NAME` runs one.
+* of a MariaDB server behind a flash cache (flash cuts), and of its tables, views, triggers,
+  databases and users (DDL cuts);
+* of the changes of names, sizes and attributes that a program's log speaks of (order cuts);
+* of a log whose disk fills meanwhile, once there is room (write-back).
 """
 
 
