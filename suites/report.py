@@ -92,11 +92,11 @@ HEAD = """\
 # Other people's test suites
 
 `make suites` wrote this page; `python3 -m suites --only NAME` runs one ([suites/](../suites)). Each
-suite that Debian packages runs once plainly, and once under `forebay run --absorb '*'` with an
-emulated pool. A test that fails in both is the same. What differs is repeated three times. What
-differs once in four, or differs from itself without Forebay, is called flaky and named. The suites
-of Go, bbolt and etcd, SQLite with musl, fsx, pjdfstest and python-notify run by `--front-end
-notify` ([notify.md](notify.md)).
+suite runs once plainly, and once under `forebay run --absorb '*'` with an emulated pool. A test
+that fails in both is the same. What differs is repeated three times. What differs once in four, or
+differs from itself without Forebay, is called flaky and named. The suites of Go, bbolt and etcd,
+SQLite with musl, fsx, pjdfstest and python-notify run by `--front-end notify`
+([notify.md](notify.md)).
 
 The cuts are a loop: several processes write to one SQLite database, and all of them are killed. The
 file system is shut down without writing anything back, mounted again, and recovered as if in
