@@ -77,20 +77,6 @@ pub enum StoreError {
         /// Ours.
         known: u32,
     },
-    /// A store of an older format has a key that this program would read as another one.
-    #[error(
-        "store {} is of format version {version} and has a key that begins with the byte FF (\"{}\"), which later versions store otherwise. It keeps all that it has: export it with the program that made it, and import that into a new store",
-        dir.display(),
-        key.escape_ascii()
-    )]
-    OldKey {
-        /// The store.
-        dir: PathBuf,
-        /// The last such key, or one of them.
-        key: Vec<u8>,
-        /// The store's version.
-        version: u32,
-    },
     /// A store that is to keep acknowledged writes needs a pool.
     #[error(
         "with the durability {durability}, acknowledged writes are kept in a pool, and none was given; open the store with one (PoolOptions::on_disk makes it on an ordinary disk), or with Durability::Fsync"

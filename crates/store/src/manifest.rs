@@ -23,11 +23,8 @@ use std::{
 };
 use uuid::Uuid;
 
-/// The store's format version: that of a session of this program, whatever the store had before.
-pub(crate) const VERSION: u32 = 2;
-/// A store of this version has keys as they are, whatever they begin with (`keyspace::stored_key`),
-/// and no keyspaces. It opens, unless any begins with the byte that is the mark now.
-pub(crate) const UNMARKED_VERSION: u32 = 1;
+/// The store's format version.
+pub(crate) const VERSION: u32 = 1;
 pub(crate) const NAME: &str = "MANIFEST";
 const MISSING: &str = "it was removed";
 /// A checkpoint or backup has a session number so much above its store's. So the lane of any
@@ -78,7 +75,6 @@ pub(crate) struct ManifestState {
     /// below.
     pub(crate) indexed_to: Lsn,
     /// The keyspaces beside the default one.
-    #[serde(default, skip_serializing_if = "KeyspaceState::is_empty")]
     pub(crate) keyspaces: KeyspaceState,
 }
 
@@ -210,7 +206,7 @@ impl StoreManifest {
         }
         let unparsed = |e| damaged(format!("it does not parse: {e}"));
         let version: ManifestVersion = serde_json::from_str(json).map_err(unparsed)?;
-        if !(UNMARKED_VERSION..=VERSION).contains(&version.format_version) {
+        if version.format_version != VERSION {
             return Err(StoreError::Version {
                 dir: dir.to_owned(),
                 found: version.format_version,

@@ -1,12 +1,12 @@
 //! A store of each format version opens for ever.
 //!
 //! `fixtures/closed.v1` is a store that was closed; `fixtures/crashed.v1` is one that was not, with
-//! its pool file beside it that holds its last writes. Those of version 2 have what came with it,
-//! too: keyspaces, values that expire or are compressed, and deleted ranges. All are packed: per
-//! file a line `file PATH LENGTH`, then per run of bytes that are not zero a line `run OFFSET
-//! BYTES` and the bytes; all else is zeros. They are made once per format version, with `cargo test
-//! -p forebay-store --test fixtures -- --ignored`, and never again: a fixture made by today's
-//! program says nothing about yesterday's.
+//! its pool file beside it that holds its last writes. Both have keyspaces, values that expire or are
+//! compressed, and deleted ranges. They are packed: per file a line `file PATH LENGTH`, then per run
+//! of bytes that are not zero a line `run OFFSET BYTES` and the bytes; all else is zeros. They are
+//! made once per format version, with `cargo test -p forebay-store --test fixtures -- --ignored`,
+//! and never again once that version is released: a fixture made by today's program says nothing
+//! about yesterday's.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -28,8 +28,6 @@ use tempfile::TempDir;
 
 const CLOSED: &str = "closed.v1";
 const CRASHED: &str = "crashed.v1";
-const CLOSED_2: &str = "closed.v2";
-const CRASHED_2: &str = "crashed.v2";
 /// A run goes on over fewer zeros than this.
 const GAP: usize = 64;
 const POOL: &str = "pool";
@@ -138,13 +136,14 @@ fn fill(store: &Store) {
     }
 }
 
-/// The second: deletes, a large value, an empty one, and a batch.
+/// The second: deletes, a large value, an empty one, a key with the mark, and a batch.
 fn fill_on(store: &Store) {
     for i in (0..200).step_by(7) {
         store.delete(&key(i)).unwrap();
     }
     store.put(b"large", &large()).unwrap();
     store.put(b"empty", b"").unwrap();
+    store.put(b"\xff\x01", b"begins as marked keys").unwrap();
     store.put(b"long ago", b"here").unwrap();
     let mut batch = Batch::new();
     batch.put(b"batch a", b"1").unwrap();
@@ -162,6 +161,7 @@ fn expected() -> BTreeMap<Vec<u8>, Vec<u8>> {
         .collect();
     all.insert(b"large".to_vec(), large());
     all.insert(b"empty".to_vec(), Vec::new());
+    all.insert(b"\xff\x01".to_vec(), b"begins as marked keys".to_vec());
     all.insert(b"batch a".to_vec(), b"3".to_vec());
     all.insert(b"batch b".to_vec(), vec![2; 500]);
     all.insert(key(7), b"back again".to_vec());
@@ -185,60 +185,9 @@ fn check(store: &Store, expected: &BTreeMap<Vec<u8>, Vec<u8>>) {
     }
     let report = store.verify().unwrap();
     assert_eq!(report.problems, Vec::<String>::new());
-    if store.keyspaces().is_empty() {
-        assert_eq!(report.keys, expected.len() as u64);
-    }
 }
 
-/// All is there, and the store can be worked with.
-fn check_usable(dir: &Path, pool: Option<&Pool>, variant: Durability, last: bool) {
-    let mut expected = expected();
-    if last {
-        expected.insert(LAST_KEY.to_vec(), LAST_VALUE.to_vec());
-    }
-    let store = options(variant).open(dir, pool).unwrap();
-    check(&store, &expected);
-    store.put(b"new", b"written by this program").unwrap();
-    expected.insert(b"new".to_vec(), b"written by this program".to_vec());
-    // From now on an older program says that the store is a newer one's.
-    assert_eq!(version_of(dir), 2);
-    store.gc().unwrap();
-    check(&store, &expected);
-    store.close().unwrap();
-    let store = options(Durability::Fsync).open(dir, None).unwrap();
-    check(&store, &expected);
-}
-
-/// Promise (store): Every later version opens a store of format version 1, unless a key of it
-/// begins with the byte FF.
-#[test]
-fn a_closed_version_1_store_opens_with_no_pool_or_a_new_one() {
-    for variant in [Durability::Fsync, Durability::NoSync, Durability::DOUBLE] {
-        let dir = unpacked(CLOSED);
-        let pool = new_pool(&dir.path().join("new pool"));
-        check_usable(&dir.path().join(STORE), Some(&pool), variant, false);
-    }
-}
-
-/// Promise: as `a_closed_version_1_store_opens_with_no_pool_or_a_new_one`.
-#[test]
-fn a_crashed_version_1_store_opens_with_its_pool_in_any_variant() {
-    for variant in [
-        Durability::DOUBLE,
-        Durability::SINGLE,
-        Durability::Fsync,
-        Durability::NoSync,
-    ] {
-        let dir = unpacked(CRASHED);
-        let pool = PoolOptions::new()
-            .emulated(true)
-            .open(dir.path().join(POOL))
-            .unwrap();
-        check_usable(&dir.path().join(STORE), Some(&pool), variant, true);
-    }
-}
-
-/// When the stores of version 2 were written, by their clock, and how long some values are there.
+/// When the stores were written, by their clock, and how long some values are there.
 const WRITTEN: u64 = 1_000_000_000;
 const TTL: u64 = 1_000_000;
 
@@ -246,7 +195,7 @@ fn clock_at(milliseconds: u64) -> &'static AtomicU64 {
     Box::leak(Box::new(AtomicU64::new(milliseconds)))
 }
 
-/// The keyspaces of version 2, and how they were made.
+/// The keyspaces, and how they were made.
 fn keyspaces() -> [(&'static str, KeyspaceOptions); 3] {
     let plain = KeyspaceOptions::new();
     let ttl = plain.ttl(Duration::from_millis(TTL));
@@ -271,7 +220,7 @@ fn in_keyspace(name: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
     all
 }
 
-/// As [`fill`] and [`fill_on`], of what came with version 2.
+/// The third: keyspaces, and deleted ranges.
 fn fill_keyspaces(store: &Store, clock: &AtomicU64) {
     for (name, options) in keyspaces() {
         let keyspace = store.keyspace(name, options).unwrap();
@@ -323,9 +272,9 @@ fn check_keyspaces(store: &Store, is_over: bool) {
     assert!(store.get("range 1").unwrap().is_none());
 }
 
-/// As [`check_usable`], of a store of version 2.
+/// All is there, and the store can be worked with.
 #[cfg(all(feature = "lz4", feature = "zstd"))]
-fn check_usable_2(dir: &Path, pool: Option<&Pool>, variant: Durability, last: bool) {
+fn check_usable(dir: &Path, pool: Option<&Pool>, variant: Durability, last: bool) {
     let mut expected = expected();
     if last {
         expected.insert(LAST_KEY.to_vec(), LAST_VALUE.to_vec());
@@ -347,27 +296,32 @@ fn check_usable_2(dir: &Path, pool: Option<&Pool>, variant: Durability, last: bo
     check_keyspaces(&store, true);
 }
 
-/// Promise (store): Every later version opens a store of format version 2, with its keyspaces, and
+/// Promise (store): Every later version opens a store of format version 1, with its keyspaces, and
 /// its values that expire or are compressed.
 #[test]
 #[cfg(all(feature = "lz4", feature = "zstd"))]
-fn a_closed_version_2_store_opens_with_no_pool_or_a_new_one() {
+fn a_closed_version_1_store_opens_with_no_pool_or_a_new_one() {
     for variant in [Durability::Fsync, Durability::NoSync, Durability::DOUBLE] {
-        let dir = unpacked(CLOSED_2);
+        let dir = unpacked(CLOSED);
         let pool = new_pool(&dir.path().join("new pool"));
-        check_usable_2(&dir.path().join(STORE), Some(&pool), variant, false);
+        check_usable(&dir.path().join(STORE), Some(&pool), variant, false);
     }
 }
 
-/// Promise: as `a_closed_version_2_store_opens_with_no_pool_or_a_new_one`.
+/// Promise: as `a_closed_version_1_store_opens_with_no_pool_or_a_new_one`.
 #[test]
 #[cfg(all(feature = "lz4", feature = "zstd"))]
-fn a_crashed_version_2_store_opens_with_its_pool() {
-    for variant in [Durability::DOUBLE, Durability::SINGLE, Durability::Fsync] {
-        let dir = unpacked(CRASHED_2);
+fn a_crashed_version_1_store_opens_with_its_pool_in_any_variant() {
+    for variant in [
+        Durability::DOUBLE,
+        Durability::SINGLE,
+        Durability::Fsync,
+        Durability::NoSync,
+    ] {
+        let dir = unpacked(CRASHED);
         let pool = PoolOptions::new().emulated(true);
         let pool = pool.open(dir.path().join(POOL)).unwrap();
-        check_usable_2(&dir.path().join(STORE), Some(&pool), variant, true);
+        check_usable(&dir.path().join(STORE), Some(&pool), variant, true);
     }
 }
 
@@ -375,7 +329,7 @@ fn a_crashed_version_2_store_opens_with_its_pool() {
 #[test]
 #[cfg(not(feature = "lz4"))]
 fn what_is_not_built_in_is_named_and_all_else_goes_on() {
-    let dir = unpacked(CLOSED_2);
+    let dir = unpacked(CLOSED);
     let path = dir.path().join(STORE);
     let options = options(Durability::Fsync).clock(clock_at(WRITTEN));
     let store = options.open(&path, None).unwrap();
@@ -442,55 +396,6 @@ fn a_crashed_store_of_format_version_1_asks_for_its_pool() {
     assert!(matches!(error, StoreError::DataInPool { .. }), "{error}");
 }
 
-const VERSION: &str = "\"format_version\": ";
-
-fn version_of(store: &Path) -> u32 {
-    let text = fs::read_to_string(store.join("MANIFEST")).unwrap();
-    let (_, rest) = text.split_once(VERSION).unwrap();
-    rest.split(',').next().unwrap().parse().unwrap()
-}
-
-/// Promise (store): A store of format version 1 whose keys would be taken for others now is refused
-/// with the remedy, by an opening and by a reader, and stays as it is.
-#[test]
-fn a_version_1_store_with_keys_that_begin_with_ff_is_refused() {
-    for key in [&b"\xff"[..], b"\xff\0", b"\xff\x01\0\0\0\x07key", b"\xfe"] {
-        for is_indexed in [false, true] {
-            let dir = tempfile::tempdir().unwrap();
-            let options = options(Durability::Fsync);
-            let store = options.open(dir.path(), None).unwrap();
-            store.put(key, "value").unwrap();
-            store.put("another", "value").unwrap();
-            match is_indexed {
-                true => store.close().unwrap(),
-                false => drop(store),
-            }
-            // As if its program had been an older one, which has such keys as they are.
-            let path = dir.path().join("MANIFEST");
-            let text = fs::read_to_string(&path).unwrap();
-            let (json, _) = text.trim_end().rsplit_once('\n').unwrap();
-            let json = json.replace(&format!("{VERSION}2"), &format!("{VERSION}1"));
-            let crc = forebay_pool::crc32c([json.as_bytes()]);
-            fs::write(&path, format!("{json}\ncrc32c {crc:08x}\n")).unwrap();
-            let refused = [
-                options.open_read_only(dir.path(), None).err(),
-                options.open(dir.path(), None).err(),
-            ];
-            for error in refused {
-                match error {
-                    None => assert_eq!(key, b"\xfe"),
-                    Some(error) => {
-                        let is_so = matches!(error, StoreError::OldKey { version: 1, .. });
-                        assert!(is_so && key[0] == 0xff, "{error}");
-                        assert!(error.to_string().contains("export it"), "{error}");
-                        assert_eq!(version_of(dir.path()), 1);
-                    }
-                }
-            }
-        }
-    }
-}
-
 /// True if a value-log file of the store holds these bytes.
 fn in_the_files(store: &Path, bytes: &[u8]) -> bool {
     value_log_files(store).iter().any(|file| {
@@ -515,7 +420,7 @@ fn write_the_fixtures() {
         let options = options(Durability::DOUBLE).clock(clock);
         options.compression(compression)
     };
-    for (name, closed) in [(CLOSED_2, true), (CRASHED_2, false)] {
+    for (name, closed) in [(CLOSED, true), (CRASHED, false)] {
         assert!(!fixture(name).exists(), "{name} is there and stays");
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(STORE);

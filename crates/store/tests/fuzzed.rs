@@ -173,7 +173,7 @@ fn write_the_seeds() {
     let manifest = |name: &str, files: &str, retired: &str| {
         let uuid = fuzzed::OWNER;
         let text = format!(
-            "{{\"format_version\":1,\"uuid\":\"{uuid}\",\"epoch\":3,\"pool\":null,\"log_end\":8192,\"large_from\":1,\"files\":[{files}],\"retired\":[{retired}],\"indexed_to\":8192}}"
+            "{{\"format_version\":1,\"uuid\":\"{uuid}\",\"epoch\":3,\"pool\":null,\"log_end\":8192,\"large_from\":1,\"files\":[{files}],\"retired\":[{retired}],\"indexed_to\":8192,\"keyspaces\":{{\"last\":0,\"live\":[],\"dropped\":[]}}}}"
         );
         put("store-manifest", name, text.as_bytes());
     };
@@ -191,7 +191,7 @@ fn write_the_seeds() {
         &file(u64::MAX - 4095, &u64::MAX.to_string()),
         "",
     );
-    let table = "table 17 25165824 0d9e0d9e0d9e0d9e0d9e0d9e0d9e0d9e";
+    let table = "table 17 25165824 0d9e0d9e0d9e0d9e0d9e0d9e0d9e0d9e 71303040";
     let index = |name: &str, text: &str| put("store-index-manifest", name, text.as_bytes());
     index("empty", "watermark 0\nnext 0\n");
     index(

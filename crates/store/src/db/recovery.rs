@@ -9,7 +9,6 @@ use super::{StoreCore, sample::op_address};
 use crate::{
     error::StoreError,
     log::{LogReader, LogTail, RoomClaim, ValueLog, VlogFile, WalkStop, ZEROS},
-    manifest::UNMARKED_VERSION,
     op::{KeyChange, ops},
     range_tombstones::RangeTombstone,
 };
@@ -190,15 +189,8 @@ impl StoreCore {
     }
 
     /// Refuses a key that was found, if it is of a keyspace that MANIFEST never had, which is older
-    /// then; or of a format version in which it means another key.
+    /// then.
     fn check_stored(&self, key: &[u8]) -> Result<(), StoreError> {
-        if self.keyspaces().is_of_other_format(key) {
-            return Err(StoreError::OldKey {
-                dir: self.dir.clone(),
-                key: key.to_vec(),
-                version: UNMARKED_VERSION,
-            });
-        }
         let Some(number) = self.keyspaces().unknown(key) else {
             return Ok(());
         };

@@ -8,15 +8,15 @@
 //!                                           first key, and first key behind, in hexadecimal: - is
 //!                                           none
 //! run                                       a sorted run, newest first
-//! table 17 25165824 0d9e…(32 hex digits)    its tables in key order: number, bytes, XXH3-128
+//! table 17 25165824 0d9e…(32 hex digits) 71303040
+//!                                           its tables in key order: number, bytes, XXH3-128, and
+//!                                           the watermark when it was written
 //! run
 //! table 3 33554432 …
 //! ```
 //!
-//! With a deleted range it is of version 2, and each table has one number more: the watermark when
-//! it was written. Ranges that were deleted at that address or later hide all of its keys that they
-//! have, earlier ones none. Without, that is as good as the manifest's own watermark, and the
-//! version is 1, which earlier programs read.
+//! Ranges that were deleted at a table's watermark or later hide all of its keys that they have,
+//! earlier ones none.
 //!
 //! It is replaced as a whole: written to a temporary file, synced, renamed, directory synced.
 //! Tables and watermark therefore change in one step, and a reader of the file finds either the
@@ -43,9 +43,8 @@ pub(super) const NAME: &str = "MANIFEST";
 pub(super) const TEMPORARY: &str = "MANIFEST.tmp";
 
 const MAGIC: &str = "forebay-index";
-/// The version without deleted ranges, and with them.
+/// The manifest's format version.
 const VERSION: u32 = 1;
-const VERSION_RANGES: u32 = 2;
 
 /// The manifest's contents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -122,23 +121,14 @@ impl IndexManifest {
         for run in &self.runs {
             body.push_str("run\n");
             for table in run {
-                let (id, bytes, checksum) = (table.id, table.bytes, table.checksum);
-                let _ = write!(body, "table {id} {bytes} {checksum:032x}");
-                let _ = match self.deleted.is_empty() {
-                    true => writeln!(body),
-                    false => writeln!(body, " {}", table.known),
-                };
+                let _ = writeln!(
+                    body,
+                    "table {} {} {:032x} {}",
+                    table.id, table.bytes, table.checksum, table.known
+                );
             }
         }
-        let version = self.version();
-        format!("{MAGIC} {version} {:032x}\n{body}", checksum(&body))
-    }
-
-    fn version(&self) -> u32 {
-        match self.deleted.is_empty() {
-            true => VERSION,
-            false => VERSION_RANGES,
-        }
+        format!("{MAGIC} {VERSION} {:032x}\n{body}", checksum(&body))
     }
 
     fn decode(text: &str) -> Result<Self, String> {
@@ -148,10 +138,9 @@ impl IndexManifest {
             return Err("not an index manifest".into());
         }
         let version = words.next().unwrap_or_default();
-        let [without, with] = [VERSION, VERSION_RANGES].map(|version| version.to_string());
-        if version != without && version != with {
+        if version != VERSION.to_string() {
             return Err(format!(
-                "manifest version {version:?}, this program reads {VERSION} and {VERSION_RANGES}"
+                "manifest version {version:?}, this program reads {VERSION}"
             ));
         }
         let stated = words.next().unwrap_or_default();
@@ -179,28 +168,18 @@ impl IndexManifest {
                     manifest.deleted.add(range);
                 }
                 (2.., ["run"]) => manifest.runs.push(Vec::new()),
-                (2.., ["table", id, bytes, checksum, known @ ..]) => {
-                    let known = match known {
-                        [] if version == without => manifest.watermark,
-                        [known] if version != without => known.parse().map_err(|_| bad())?,
-                        _ => return Err(bad()),
-                    };
+                (2.., ["table", id, bytes, checksum, known]) => {
                     manifest.runs.last_mut().ok_or_else(bad)?.push(TableFacts {
                         id: id.parse().map_err(|_| bad())?,
                         bytes: bytes.parse().map_err(|_| bad())?,
                         checksum: u128::from_str_radix(checksum, 16).map_err(|_| bad())?,
-                        known,
+                        known: known.parse().map_err(|_| bad())?,
                     });
                 }
                 _ => return Err(bad()),
             }
         }
-        match version == manifest.version().to_string() {
-            true => Ok(manifest),
-            false => Err(format!(
-                "manifest version {version:?}, with the contents of another"
-            )),
-        }
+        Ok(manifest)
     }
 
     /// Reads the manifest in `dir`; `None` if there is none.
@@ -300,7 +279,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let held = HeldDirectory::open(dir.path()).unwrap();
         assert_eq!(IndexManifest::read(&held).unwrap(), None);
-        for manifest in [IndexManifest::default(), sample()] {
+        let without_ranges = IndexManifest {
+            deleted: RangeTombstones::default(),
+            ..sample()
+        };
+        for manifest in [IndexManifest::default(), without_ranges, sample()] {
             assert!(manifest.write(&held).is_ok());
             assert_eq!(IndexManifest::read(&held).unwrap(), Some(manifest));
         }
@@ -326,24 +309,6 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_without_deleted_ranges_is_as_it_was_before_them() {
-        let without = IndexManifest {
-            deleted: RangeTombstones::default(),
-            ..sample()
-        };
-        let text = without.encode();
-        assert!(text.starts_with("forebay-index 1 "));
-        let read = IndexManifest::decode(&text).unwrap();
-        let tables = read.runs.iter().flatten();
-        assert!(
-            tables
-                .into_iter()
-                .all(|table| table.known == read.watermark)
-        );
-        assert_eq!(read.encode(), text);
-    }
-
-    #[test]
     fn a_manifests_every_truncation_and_flipped_bit_is_noticed() {
         let text = sample().encode();
         for len in 0..text.len() {
@@ -364,11 +329,11 @@ mod tests {
 
     #[test]
     fn a_newer_format_is_refused_by_its_version() {
-        let newer = sample().encode().replacen(" 2 ", " 3 ", 1);
+        let newer = sample().encode().replacen(" 1 ", " 2 ", 1);
         assert!(
             IndexManifest::decode(&newer)
                 .unwrap_err()
-                .contains("version \"3\"")
+                .contains("version \"2\"")
         );
     }
 }

@@ -25,8 +25,6 @@ pub(crate) struct KeyspaceCatalogue {
 
 #[derive(Clone, Default)]
 struct KnownKeyspaces {
-    /// When the store was opened it was of the format version without marks.
-    is_unmarked: bool,
     last: u32,
     /// By number.
     live: Vec<Arc<LiveKeyspace>>,
@@ -128,10 +126,9 @@ impl KnownKeyspaces {
 impl KeyspaceCatalogue {
     /// Takes the manifest's state for the keyspaces. What the log has of a dropped one is not
     /// replayed.
-    pub(crate) fn load(&self, state: &KeyspaceState, is_unmarked: bool) {
+    pub(crate) fn load(&self, state: &KeyspaceState) {
         let live = |facts: &KeyspaceRef| LiveKeyspace::of(facts.clone());
         let mut known = KnownKeyspaces {
-            is_unmarked,
             last: state.last,
             live: state.live.iter().map(live).collect(),
             dropped: state
@@ -238,12 +235,6 @@ impl KeyspaceCatalogue {
             ids.into_iter()
                 .any(|id| first < &*id.end() && last >= &*id.first())
         }
-    }
-
-    /// True of a key that another format version wrote, in which it has another meaning: this is to
-    /// be asked of what an opening finds.
-    pub(crate) fn is_of_other_format(&self, stored: &[u8]) -> bool {
-        is_marked(stored) && self.known.load().is_unmarked
     }
 
     /// The number of its keyspace, if the store never had such a one: it, or what says which there

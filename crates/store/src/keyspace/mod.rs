@@ -221,11 +221,6 @@ pub(crate) struct KeyspaceState {
 }
 
 impl KeyspaceState {
-    /// True of a store that never had one: nothing is written of them then.
-    pub(crate) fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
     /// One more with this name.
     pub(crate) fn next(
         &self,

@@ -50,7 +50,7 @@ fn the_manifest_of_another_store_does_not_open_this_ones_files() {
 fn a_store_of_a_newer_format_is_told_from_a_damaged_one() {
     let bench = closed();
     let path = bench.path().join("MANIFEST");
-    let json = "{\"format_version\": 3, \"shape\": \"unknown\"}";
+    let json = "{\"format_version\": 2, \"shape\": \"unknown\"}";
     let crc = forebay_pool::crc32c([json.as_bytes()]);
     fs::write(&path, format!("{json}\ncrc32c {crc:08x}\n")).unwrap();
     refused(
@@ -61,13 +61,13 @@ fn a_store_of_a_newer_format_is_told_from_a_damaged_one() {
             matches!(
                 e,
                 StoreError::Version {
-                    found: 3,
-                    known: 2,
+                    found: 2,
+                    known: 1,
                     ..
                 }
             )
         },
-        &["format version 3", "newer one"],
+        &["format version 2", "newer one"],
     );
 }
 

@@ -6,7 +6,7 @@
 //!
 //! * the directory itself, which stays locked whatever becomes of the files in it;
 //! * the directory `vlog`, which stays so when it is moved elsewhere;
-//! * the file `LOCK`, the only lock that earlier programs know.
+//! * the file `LOCK`, which NFS can lock, too.
 //!
 //! A directory that holds something else is left as it is. What is made is durable before it is
 //! used: each directory with its name, then the manifest.

@@ -13,7 +13,7 @@ use crate::{
     error::StoreError,
     index::{Index, IndexOptions},
     log::{UnlistedFiles, ValueLog},
-    manifest::{ManifestState, PoolRef, StoreManifest, UNMARKED_VERSION, VERSION},
+    manifest::{ManifestState, PoolRef, StoreManifest},
     options::{Durability, StoreOptions},
     range_tombstones::RANGES_IN_MANIFEST,
     salvage::GivenUp,
@@ -118,8 +118,7 @@ impl<'a> OpeningSession<'a> {
             let what = format!("its watermark is log address {watermark}, which no log reaches");
             return Err(StoreError::damaged(&dir.join(INDEX), what));
         }
-        let is_unmarked = state.format_version == UNMARKED_VERSION;
-        index.keyspaces().load(&state.keyspaces, is_unmarked);
+        index.keyspaces().load(&state.keyspaces);
         Ok(Self {
             directory,
             dir,
@@ -249,8 +248,6 @@ impl<'a> OpeningSession<'a> {
             Durability::Fsync | Durability::NoSync => None,
         };
         self.log.note(|state| {
-            // What is written from now on may be what an older program does not know.
-            state.format_version = VERSION;
             state.epoch = epoch;
             state.pool.clone_from(&pool);
             state.log_end = None;

@@ -94,7 +94,7 @@ mod tests {
         let index = Index::open(dir.path(), IndexOptions::default()).unwrap();
         let mut state = KeyspaceState::default();
         state.add(state.next("one", &KeyspaceOptions::new()).unwrap());
-        index.keyspaces().load(&state, false);
+        index.keyspaces().load(&state);
         let address = RecordAddress {
             lsn: 0,
             len: 64,
@@ -109,7 +109,7 @@ mod tests {
         fill(1);
         fill(0);
         state.drop(1);
-        index.keyspaces().load(&state, false);
+        index.keyspaces().load(&state);
         assert!(index.has_any_of(1).unwrap());
         while index.compact_within(0).unwrap() {}
         assert!(!index.has_any_of(1).unwrap());
