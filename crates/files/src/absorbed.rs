@@ -66,7 +66,7 @@ pub(crate) const SHARED_DIR: &str = "/dev/shm";
 /// "absorbed" and the version of the table's layout, as in every layout followed by the boot id.
 /// Whoever raises it raises [`wire::VERSION`](crate::wire::VERSION): a library that does not know
 /// the table of its supervisor would follow no change of what is absorbed.
-const MAGIC: u64 = u64::from_be_bytes(*b"absorb\0\x05");
+const MAGIC: u64 = u64::from_be_bytes(*b"absorb\0\x01");
 
 /// That of the tables that this process makes and knows: a test may want two releases.
 fn magic() -> u64 {

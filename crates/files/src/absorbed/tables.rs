@@ -47,8 +47,6 @@ fn named(directory: &Path) -> impl Iterator<Item = DirEntry> {
 /// its absorbed files are not known.
 pub(crate) struct StrangeTable {
     file: OwnedFd,
-    /// Its layout is one whose processes have it locked.
-    has_locks: bool,
 }
 
 impl StrangeTable {
@@ -64,10 +62,7 @@ impl StrangeTable {
         let is_strange = its >> 8 == own >> 8 && its != own;
         let its_boot = (u64::from_ne_bytes(high), u64::from_ne_bytes(low));
         let is_it = read == HEAD && is_strange && its_boot == boot.as_u64_pair();
-        is_it.then_some(Self {
-            file: fd,
-            has_locks: its & 0xFF >= FIRST_LOCKED,
-        })
+        is_it.then_some(Self { file: fd })
     }
 
     /// True if it is known that no process has it any more. A user who may not ask who has another
@@ -78,7 +73,7 @@ impl StrangeTable {
 
     fn is_over_by(&self, alone: Result<bool, Errno>) -> bool {
         let is_unlocked = || sys::is_locked(self.file.as_fd()) == Ok(false);
-        alone.unwrap_or_else(|_| self.has_locks && is_unlocked())
+        alone.unwrap_or_else(|_| is_unlocked())
     }
 
     /// The processes that have it: the supervisor writes to it.
@@ -86,9 +81,6 @@ impl StrangeTable {
         sys::stat_of(&self.file).map_or_else(|_| Vec::new(), |stat| processes::that_map(&stat))
     }
 }
-
-/// The first layout whose processes have their table locked.
-const FIRST_LOCKED: u64 = 4;
 
 /// Bytes of what all layouts begin with: the magic, and the boot's id.
 const HEAD: usize = 3 * size_of::<u64>();
@@ -127,11 +119,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let boot = Uuid::from_u128(7);
         let table = AbsorbedTable::new_in(dir.path(), b"/run", b"socket", boot).unwrap();
-        let strange = |has_locks| StrangeTable {
+        let asked = StrangeTable {
             file: open_table(&table.path).unwrap(),
-            has_locks,
         };
-        let (asked, without_locks) = (strange(true), strange(false));
         let seen = || asked.is_over_by(Err(Errno::ACCESS));
         assert!(!seen(), "its supervisor has it");
         let member = TableView::open(&table.path).unwrap();
@@ -146,6 +136,5 @@ mod tests {
         assert!((0..500).any(is_seen));
         // Who may ask who has it open goes by that.
         assert!(!asked.is_over_by(Ok(false)));
-        assert!(!without_locks.is_over_by(Err(Errno::ACCESS)));
     }
 }

@@ -120,9 +120,3 @@ fn stranger_with_a_dead_clients_number_keeps_no_table() {
         let _ = std::fs::remove_file(left);
     }
 }
-
-#[test]
-fn version_of_the_messages_counts_the_tables_layout() {
-    // A supervisor of the layout before, 5 of the messages and \x04 of the table, refuses it.
-    assert_eq!((MAGIC & 0xFF, crate::wire::VERSION), (5, 6));
-}
