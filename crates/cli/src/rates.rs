@@ -145,7 +145,8 @@ mod tests {
         let durations = json!({"sum_seconds": 0.0, "counts": commits});
         let none = json!({"sum_seconds": 0.0, "counts": []});
         let status = json!({
-            "pid": 42, "program": "redis-server", "pool": "/p", "medium": "", "survives": "",
+            "pid": 42, "program": "redis-server", "front_end": "library", "front_end_reason": "",
+            "child_agents": [], "pool": "/p", "medium": "", "survives": "", "persistence": "",
             "patterns": [], "outside_writer": "waits", "uptime_seconds": seconds,
             "processes": [], "files": [], "plain": [], "run_dir": "/run", "degraded": [],
             "lane": {

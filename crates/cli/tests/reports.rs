@@ -202,9 +202,17 @@ fn a_runs_status_has_its_flash_cache_as_json_and_fails_with_it() {
     let runs = run("", "$FOREBAY status --json");
     assert!(runs[0]["flash"].is_null(), "{runs}");
     let with_flash = "--profile mariadb --flash well --flash-size 16MiB";
-    let says = "printf '{\"hits\": 7, \"pid\": %s, \"run\": \"%s\", \"said_at\": %s}' \
-         $$ $FOREBAY_FLASH_RUN $(python3 -c 'import time; print(int(time.monotonic()))') >well.status; \
-         $FOREBAY status --json";
+    let said = CacheStatus {
+        hits: 7,
+        ..CacheStatus::default()
+    };
+    fs::write(sandbox.file("said"), serde_json::to_vec(&said).unwrap()).unwrap();
+    let says = "python3 -c '\
+import json, os, time
+said = json.load(open(\"said\"))
+said |= {\"pid\": os.getppid(), \"run\": os.environ[\"FOREBAY_FLASH_RUN\"], \"said_at\": int(time.monotonic())}
+json.dump(said, open(\"well.status\", \"w\"))
+'; $FOREBAY status --json";
     let runs = run(with_flash, says);
     assert_eq!(runs.as_array().unwrap().len(), 1, "{runs}");
     assert_eq!(

@@ -17,7 +17,6 @@ use uuid::Uuid;
 /// A cache's state, and its work since its process opened it. Counts are pages unless they say
 /// something else.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
 pub struct CacheStatus {
     /// The process that has it.
     pub pid: u32,
@@ -96,7 +95,6 @@ pub struct CacheStatus {
 
 /// A resize under way: pages that have to go home, and those that have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
 pub struct ResizeProgress {
     /// The size that the cache is to have.
     pub bytes: u64,
@@ -108,7 +106,6 @@ pub struct ResizeProgress {
 
 /// A cache's work in the last so many seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
 pub struct RecentWindow {
     /// Number of seconds.
     pub seconds: u64,

@@ -7,7 +7,8 @@ fn run() -> SupervisorStatus {
     let durations = json!({"sum_seconds": 0.5, "counts": [3, 0, 1]});
     let pattern = |pattern: &str, bytes: u64| json!({"pattern": pattern, "files": 1, "failing_files": 0, "writes": 7, "bytes": bytes, "syncs": 5});
     let status = json!({
-        "pid": 42, "program": "a \"quoted\"\nname", "front_end": "library", "pool": "/pmem/p",
+        "pid": 42, "program": "a \"quoted\"\nname", "front_end": "library",
+        "front_end_reason": "", "child_agents": [], "pool": "/pmem/p",
         "medium": "", "survives": "survives a power cut", "persistence": "power_cut",
         "patterns": ["*.aof"], "outside_writer": "waits", "uptime_seconds": 2.5,
         "processes": [{"pid": 43, "program": "x", "ended": false}, {"pid": 44, "program": "x", "ended": true}],

@@ -18,8 +18,10 @@ fn status(pid: u32, seconds: f64, syncs: u64) -> SupervisorStatus {
     let none = json!({"sum_seconds": 0.0, "counts": []});
     let commits = json!({"sum_seconds": 0.0, "counts": [0, 0, syncs]});
     let status = json!({
-        "pid": pid, "program": "redis-server", "pool": "/mnt/pmem/redis.pool", "medium": "",
-        "survives": "survives a power cut", "patterns": [], "outside_writer": "waits",
+        "pid": pid, "program": "redis-server", "front_end": "library", "front_end_reason": "",
+        "child_agents": [], "pool": "/mnt/pmem/redis.pool", "medium": "",
+        "survives": "survives a power cut", "persistence": "power_cut",
+        "patterns": [], "outside_writer": "waits",
         "uptime_seconds": seconds, "plain": [], "run_dir": "/run", "degraded": [],
         "processes": [{"pid": pid + 1, "program": "redis-server", "ended": false}],
         "files": [{"path": "/data/appendonly.aof.1.incr.aof", "writes": syncs,

@@ -5,6 +5,7 @@ use crate::{
     common::{FOREBAY, Sandbox, databases::Strike},
     world::{World, churn, fill, sound, sum},
 };
+use forebay_innodb::{AdmissionPolicy, CacheStatus, Settings, WritePolicy};
 use forebay_pool::{ClaimOptions, PoolOptions};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType, accept, bind, listen, recv,
@@ -184,7 +185,17 @@ fn an_earlier_servers_settings_are_not_taken_for_those_in_force() {
     let sandbox = Sandbox::new();
     let flash = sandbox.file("f");
     forebay_innodb::create(&flash, 16 << 20).unwrap();
-    let earlier = r#"{"settings":{"policy":"back","contents":"dirty","low":20,"high":30}}"#;
+    let earlier = CacheStatus {
+        settings: Settings {
+            policy: Some(WritePolicy::Back),
+            contents: Some(AdmissionPolicy::Dirty),
+            low: Some(20),
+            high: Some(30),
+            ..Settings::default()
+        },
+        ..CacheStatus::default()
+    };
+    let earlier = serde_json::to_vec(&earlier).unwrap();
     fs::write(sandbox.file("f.status"), earlier).unwrap();
     // As a server that has just been started.
     let cache = Uuid::from_slice(&fs::read(&flash).unwrap()[32..48]).unwrap();

@@ -74,13 +74,10 @@ pub struct RunLaneStatus {
     pub left: Option<String>,
     /// Age of the oldest byte that is not yet on the disk, seconds: not too small, and too large by
     /// a tenth of a second as a rule.
-    #[serde(default)]
     pub lag_seconds: f64,
     /// Durations of the run's work.
-    #[serde(default)]
     pub durations: RunDurations,
     /// Absorbed writes, by pattern.
-    #[serde(default)]
     pub absorbed: Vec<PatternSum>,
 }
 
@@ -174,13 +171,10 @@ pub struct SupervisorStatus {
     /// The database.
     pub program: String,
     /// The front end that sees its calls.
-    #[serde(default)]
     pub front_end: RunFrontEnd,
     /// The reason, in words.
-    #[serde(default)]
     pub front_end_reason: String,
     /// Programs that have an agent of their own beside.
-    #[serde(default)]
     pub child_agents: Vec<ChildAgentStatus>,
     /// The pool.
     #[serde(serialize_with = "crate::readable")]
@@ -190,7 +184,6 @@ pub struct SupervisorStatus {
     /// The losses that the pool survives, in words.
     pub survives: String,
     /// The same as a word: `power_cut`, `power_cut_once_committed` or `process_crash`.
-    #[serde(default)]
     pub persistence: String,
     /// Patterns of the files that are absorbed.
     pub patterns: Vec<String>,
