@@ -110,10 +110,11 @@
 mod compression;
 mod db;
 // The three that are hidden are no part of the library's interface: they are open for its own tests
-// and fuzzers.
+// and fuzzers. What only these need is in no build that ships.
 #[doc(hidden)]
 pub mod disk;
 mod error;
+#[cfg(feature = "failpoints")]
 #[doc(hidden)]
 pub mod fuzzed;
 #[doc(hidden)]

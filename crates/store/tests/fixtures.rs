@@ -1,12 +1,12 @@
 //! A store of each format version opens for ever.
 //!
 //! `fixtures/closed.v1` is a store that was closed; `fixtures/crashed.v1` is one that was not, with
-//! its pool file beside it that holds its last writes. Both have keyspaces, values that expire or are
-//! compressed, and deleted ranges. They are packed: per file a line `file PATH LENGTH`, then per run
-//! of bytes that are not zero a line `run OFFSET BYTES` and the bytes; all else is zeros. They are
-//! made once per format version, with `cargo test -p forebay-store --test fixtures -- --ignored`,
-//! and never again once that version is released: a fixture made by today's program says nothing
-//! about yesterday's.
+//! its pool file beside it that holds its last writes. Both have keyspaces, values that expire or
+//! are compressed, and deleted ranges. They are packed: per file a line `file PATH LENGTH`, then
+//! per run of bytes that are not zero a line `run OFFSET BYTES` and the bytes; all else is zeros.
+//! They are made once per format version, with `cargo test -p forebay-store --test fixtures --
+//! --ignored`, and never again once that version is released: a fixture made by today's program
+//! says nothing about yesterday's.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;

@@ -1,10 +1,11 @@
 //! The store's way to files: a small trait, so that tests can make every operation fail in turn.
 //!
-//! [`RealDisk`] is the operating system. [`FaultyDisk`](faulty::FaultyDisk) wraps another disk and
-//! fails, tears or shortens the n-th operation, or keeps only what a completed sync made durable.
+//! [`RealDisk`] is the operating system. `faulty::FaultyDisk`, in a build with the feature
+//! `failpoints`, wraps another disk and fails or tears the n-th operation.
 
 pub(crate) mod descriptors;
 mod directory;
+#[cfg(feature = "failpoints")]
 pub mod faulty;
 mod real;
 

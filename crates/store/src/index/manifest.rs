@@ -240,6 +240,7 @@ impl IndexManifest {
 }
 
 /// See [`super::fuzz_manifest`].
+#[cfg(feature = "failpoints")]
 pub(super) fn fuzz(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else {
         return;

@@ -71,6 +71,7 @@ pub enum ValueForm {
 
 /// Reads arbitrary bytes as the index's manifest, as they are and with the right checksum
 /// (`fuzzed`).
+#[cfg(feature = "failpoints")]
 pub(crate) fn fuzz_manifest(data: &[u8]) {
     manifest::fuzz(data);
 }
