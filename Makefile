@@ -53,7 +53,7 @@ demo: ## Show the store and an unmodified Redis at work, and kill both
 	$(FOREBAY_LAB) demo
 
 # What a change is checked with while it is being made.
-check: ## Format, lint and unit tests of the packages that differ from SINCE [the remote's main]: minutes
+check: ## Format, lint and unit tests of the packages that differ from SINCE [the remote's main], and its commits' subjects: minutes
 	@scripts/setup.sh lint
 	cargo fmt --all --check
 	scripts/wrap.py --check
@@ -62,6 +62,7 @@ check: ## Format, lint and unit tests of the packages that differ from SINCE [th
 	scripts/circles.py
 	scripts/faults.py --check
 	scripts/examples.py --check
+	scripts/commits.py $(SINCE)
 	@packages=$$(scripts/changed.sh $(SINCE)); \
 	if [ -z "$$packages" ]; then echo "no package differs"; exit 0; fi; \
 	set -ex; \
@@ -75,7 +76,7 @@ test: ## Run what must pass: lint, and every promise's test but those of the pow
 	@scripts/setup.sh test
 	@$(MAKE) --no-print-directory lint
 	scripts/run_tests.py --workspace $(LOCKED)
-	python3 -m unittest -q suites.selftest lab.programs.selftest lab.legs.selftest scripts.test_build_times scripts.test_dependencies scripts.test_examples scripts.test_faults scripts.test_kubernetes scripts.test_promises scripts.test_names scripts.test_circles scripts.test_links scripts.test_run_tests scripts.test_wrap
+	python3 -m unittest -q suites.selftest lab.programs.selftest lab.legs.selftest scripts.test_build_times scripts.test_commits scripts.test_dependencies scripts.test_examples scripts.test_faults scripts.test_kubernetes scripts.test_promises scripts.test_names scripts.test_circles scripts.test_links scripts.test_run_tests scripts.test_wrap
 	@if [ "$$(id -u)" = 0 ]; then FOREBAY=$(LAB)/debug/forebay python3 -m suites --only order --rounds 8; else echo "skipped: cuts of file systems need root"; fi
 
 # What takes long and seldom finds what `make test` does not.
