@@ -18,9 +18,10 @@
 use super::{
     Media, PoolPersistence,
     durable_file::{read_all, write_durably},
+    failed_writes::FailedWrites,
     locks::{LockedFile, TABLES_LOCK},
     mapping::{MappingKind, PoolAccess, SharedMapping},
-    sector,
+    sector, table_lines,
 };
 use crate::{error::PoolError, format::layout::PAGE};
 use parking_lot::Mutex;
@@ -31,8 +32,8 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
     sync::atomic::{
-        AtomicI32, AtomicU64,
-        Ordering::{Acquire, Relaxed, Release},
+        AtomicU64,
+        Ordering::{Acquire, Release},
     },
 };
 
@@ -55,8 +56,7 @@ pub(crate) struct DiskMedia {
     tables: AtomicU64,
     /// Held while a block of the tables is read, changed and written, or all are read anew.
     writing: Mutex<Box<AlignedBlock>>,
-    /// The error that the disk failed with; 0 if it has not.
-    failed: AtomicI32,
+    failed: FailedWrites,
 }
 
 impl DiskMedia {
@@ -102,7 +102,7 @@ impl DiskMedia {
             // Until it is known where they end, all that is stored goes to the disk.
             tables: AtomicU64::new(u64::MAX),
             writing: Mutex::new(Box::new(AlignedBlock([0; BLOCK as usize]))),
-            failed: AtomicI32::new(0),
+            failed: FailedWrites::default(),
         };
         if !is_joined {
             let superblocks = (2 * PAGE).min(bytes);
@@ -122,13 +122,7 @@ impl DiskMedia {
             Some(errno) => Err(errno.into()),
             None => write_durably(self.disk(), offset, bytes),
         };
-        written.inspect_err(|e| self.fail(e))
-    }
-
-    /// Nothing is written any more.
-    fn fail(&self, error: &io::Error) {
-        let errno = error.raw_os_error().unwrap_or(libc::EIO);
-        let _ = (self.failed).compare_exchange(0, errno, Release, Relaxed);
+        written.inspect_err(|e| self.failed.note(e))
     }
 
     /// Stores `bytes` at `offset` in the tables: on the disk first, and in the memory then.
@@ -136,7 +130,7 @@ impl DiskMedia {
         self.check()?;
         let mut block = self.writing.lock();
         // Whatever kept it from the disk: no later store or commit is to go on as if it were there.
-        (self.store_on_disk(&mut block, offset, bytes)).inspect_err(|e| self.fail(e))?;
+        (self.store_on_disk(&mut block, offset, bytes)).inspect_err(|e| self.failed.note(e))?;
         // SAFETY: only tables are stored here, under `writing`; nothing lends them out.
         unsafe { self.memory.stream(offset, &[IoSlice::new(bytes)], 0) };
         self.memory.fence();
@@ -179,6 +173,7 @@ pub(super) fn sealed(bytes: u64) -> io::Result<OwnedFd> {
 impl Media for DiskMedia {
     crate::forward_media!(mapping memory);
     crate::forward_media!(locks disk);
+    crate::forward_media!(failures failed);
 
     fn durability(&self) -> PoolPersistence {
         PoolPersistence::PowerCutOnceCommitted
@@ -193,11 +188,8 @@ impl Media for DiskMedia {
             // SAFETY: the caller's promise is the same.
             return unsafe { self.memory.stream(offset, parts, skip) };
         }
-        let all: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
-        let mut lines = all.get(skip..).unwrap_or_default().to_vec();
-        lines.resize(lines.len().next_multiple_of(crate::persist::LINE), 0);
         // The error is kept: a caller that relies on the disk asks `check`.
-        let _ = self.store(offset, &lines);
+        let _ = self.store(offset, &table_lines(parts, skip));
     }
 
     fn needs_commit(&self) -> bool {
@@ -230,17 +222,6 @@ impl Media for DiskMedia {
         // SAFETY: the caller keeps writers out.
         let from = unsafe { self.memory.slice(offset, bytes) };
         self.write(offset, from)
-    }
-
-    fn check(&self) -> io::Result<()> {
-        match self.failed.load(Acquire) {
-            0 => Ok(()),
-            errno => Err(io::Error::from_raw_os_error(errno)),
-        }
-    }
-
-    fn try_again(&self) {
-        self.failed.store(0, Release);
     }
 
     fn shared_memory(&self) -> Option<BorrowedFd<'_>> {

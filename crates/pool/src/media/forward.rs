@@ -1,40 +1,40 @@
 //! Methods of [`Media`](super::Media) that forward to a part of the medium: its mapping, the open
-//! file that holds its locks, or the medium that it stands before.
+//! file that holds its locks, its note of failed writes, or the medium that it stands before.
 
 /// Writes such methods into an implementation of [`Media`](crate::media::Media).
 ///
 /// `mapping FIELD` has those on memory, but `stream`; `locks FIELD` those on locks and on the open
-/// file. `medium FIELD then NOTED` has what every medium has, of another one that is slowed down or
-/// made more durable: what is stored is stored there, and then the function NOTED is called with
-/// the parts and the bytes to skip.
+/// file; `failures FIELD` those on writes that failed. `medium FIELD then NOTED` has what every
+/// medium has, of another one that is slowed down or made more durable: what is stored is stored
+/// there, and then the function NOTED is called with the parts and the bytes to skip.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! forward_media {
-    (mapping $memory:ident) => {
+    (mapping $($memory:ident).+) => {
         fn bytes(&self) -> u64 {
-            self.$memory.bytes() as u64
+            self.$($memory).+.bytes() as u64
         }
 
         fn memory(&self) -> ::std::ops::Range<usize> {
-            self.$memory.memory()
+            self.$($memory).+.memory()
         }
 
-        $crate::forward_media!(stream_once $memory);
+        $crate::forward_media!(stream_once $($memory).+);
 
         fn fence(&self) {
-            self.$memory.fence();
+            self.$($memory).+.fence();
         }
 
         fn load(&self, offset: u64, to: &mut [u8]) {
-            self.$memory.load(offset, to);
+            self.$($memory).+.load(offset, to);
         }
 
         fn prepare(&self, offset: u64, bytes: u64, write: bool) -> ::std::io::Result<()> {
             let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-            self.$memory.populate(offset, bytes, write)
+            self.$($memory).+.populate(offset, bytes, write)
         }
 
-        $crate::forward_media!(slice $memory);
+        $crate::forward_media!(slice $($memory).+);
     };
     (locks $file:ident) => {
         fn descriptor(&self) -> Option<::std::os::fd::BorrowedFd<'_>> {
@@ -69,6 +69,15 @@ macro_rules! forward_media {
             self.$file.unlock(lock);
         }
     };
+    (failures $failed:ident) => {
+        fn check(&self) -> ::std::io::Result<()> {
+            self.$failed.check()
+        }
+
+        fn try_again(&self) {
+            self.$failed.forget();
+        }
+    };
     (medium $inner:ident then $noted:ident) => {
         fn bytes(&self) -> u64 {
             self.$inner.bytes()
@@ -84,7 +93,7 @@ macro_rules! forward_media {
             self.$noted(parts, skip);
         }
 
-        $crate::forward_media!(stream_once $inner $noted);
+        $crate::forward_media!(stream_once $inner then $noted);
 
         fn prepare(&self, offset: u64, bytes: u64, write: bool) -> ::std::io::Result<()> {
             self.$inner.prepare(offset, bytes, write)
@@ -110,7 +119,7 @@ macro_rules! forward_media {
             unsafe { self.$inner.unlock(lock) };
         }
     };
-    (stream_once $to:ident $($noted:ident)?) => {
+    (stream_once $($to:ident).+ $(then $noted:ident)?) => {
         unsafe fn stream_once(
             &self,
             offset: u64,
@@ -119,14 +128,14 @@ macro_rules! forward_media {
             sum: &mut $crate::Checksum,
         ) {
             // SAFETY: the caller's promise is the same.
-            unsafe { self.$to.stream_once(offset, parts, skip, sum) };
+            unsafe { self.$($to).+.stream_once(offset, parts, skip, sum) };
             $(self.$noted(parts, skip);)?
         }
     };
-    (slice $to:ident) => {
+    (slice $($to:ident).+) => {
         unsafe fn slice(&self, offset: u64, bytes: usize) -> &[u8] {
             // SAFETY: the caller's promise is the same.
-            unsafe { self.$to.slice(offset, bytes) }
+            unsafe { self.$($to).+.slice(offset, bytes) }
         }
     };
 }

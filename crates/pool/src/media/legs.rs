@@ -12,12 +12,13 @@
 mod serve;
 
 use super::{
-    DescriptorSharing, Media, PoolPersistence,
+    Media, PoolPersistence,
     disk::sealed,
+    failed_writes::FailedWrites,
     locks::{LockedFile, WRITER_LOCK},
+    table_lines,
 };
 use crate::{
-    checksum::Checksum,
     error::{PoolError, PoolErrorKind},
     format::layout::PAGE,
     legs::{LegGroup, LegMask, LegsFile},
@@ -29,13 +30,13 @@ use std::{
     fs::File,
     io::{self, IoSlice},
     ops::Range,
-    os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
     sync::{
         Arc, OnceLock,
         atomic::{
-            AtomicBool, AtomicI32, AtomicU64,
-            Ordering::{Acquire, Relaxed, Release},
+            AtomicBool, AtomicU64,
+            Ordering::{Acquire, Release},
         },
     },
     thread::JoinHandle,
@@ -43,16 +44,17 @@ use std::{
 
 /// This process's part in the pool.
 enum LegsRole {
-    Owner {
-        group: Arc<LegGroup>,
-        memory_fd: OwnedFd,
-        /// Answers posts.
-        server: Mutex<Option<JoinHandle<()>>>,
-        is_over: Arc<AtomicBool>,
-    },
-    Member {
-        is_orphan: OnceLock<fn() -> bool>,
-    },
+    Owner(LegsOwner),
+    Member { is_orphan: OnceLock<fn() -> bool> },
+}
+
+/// What the owner has for its part.
+struct LegsOwner {
+    group: Arc<LegGroup>,
+    memory_fd: OwnedFd,
+    /// Answers posts.
+    server: Mutex<Option<JoinHandle<()>>>,
+    is_over: Arc<AtomicBool>,
 }
 
 /// See the module's head.
@@ -64,8 +66,7 @@ pub(crate) struct LegsMedia {
     tables: AtomicU64,
     /// Held while tables are stored, or read anew.
     writing: Mutex<()>,
-    /// The error that the legs failed with; 0 if they have not.
-    failed: AtomicI32,
+    failed: FailedWrites,
     role: LegsRole,
 }
 
@@ -87,7 +88,7 @@ impl LegsMedia {
             .map_err(|e| PoolError::io(path, "giving up a leg", e))?;
         let group = LegGroup::open(&path.display().to_string(), legs, given_up)
             .map_err(|e| PoolError::io(path, "opening its legs", e))?;
-        let media = Self::owner(path, file, group)?;
+        let media = Self::owned(path, file, group)?;
         media
             .fetch_superblocks()
             .map_err(|e| PoolError::io(path, "reading the pool", e))?;
@@ -106,12 +107,12 @@ impl LegsMedia {
     ) -> Result<Self, PoolError> {
         let failed = |e| PoolError::io(path, "making the pool", e);
         let group = LegGroup::create(&path.display().to_string(), legs, force).map_err(failed)?;
-        let media = Self::owner(path, file, group)?;
+        let media = Self::owned(path, file, group)?;
         media.own().map_err(failed)?;
         Ok(media)
     }
 
-    fn owner(path: &Path, file: File, group: Arc<LegGroup>) -> Result<Self, PoolError> {
+    fn owned(path: &Path, file: File, group: Arc<LegGroup>) -> Result<Self, PoolError> {
         let sharing = |e| PoolError::io(path, "making memory to share", e);
         let bytes = group.bytes();
         if bytes > 1 << 46 || !bytes.is_multiple_of(PAGE) {
@@ -127,12 +128,12 @@ impl LegsMedia {
             path,
             file,
             shared,
-            LegsRole::Owner {
+            LegsRole::Owner(LegsOwner {
                 group,
                 memory_fd: memory_file.into(),
                 server: Mutex::default(),
                 is_over,
-            },
+            }),
         ))
     }
 
@@ -165,8 +166,16 @@ impl LegsMedia {
             // Until it is known where they end, all that is stored goes to the legs.
             tables: AtomicU64::new(u64::MAX),
             writing: Mutex::default(),
-            failed: AtomicI32::new(0),
+            failed: FailedWrites::default(),
             role,
+        }
+    }
+
+    /// This process's part, if it is the owner.
+    fn owner(&self) -> Option<&LegsOwner> {
+        match &self.role {
+            LegsRole::Owner(owner) => Some(owner),
+            LegsRole::Member { .. } => None,
         }
     }
 
@@ -177,16 +186,11 @@ impl LegsMedia {
 
     /// Becomes the pool's writer, unless it is that already.
     fn own(&self) -> io::Result<()> {
-        let LegsRole::Owner {
-            group,
-            server,
-            is_over,
-            ..
-        } = &self.role
-        else {
+        let Some(owner) = self.owner() else {
             return Ok(());
         };
-        let mut server = server.lock();
+        let group = &owner.group;
+        let mut server = owner.server.lock();
         if server.is_some() {
             return Ok(());
         }
@@ -204,7 +208,7 @@ impl LegsMedia {
         }
         self.shared.tell_degraded(group);
         let (shared, group) = (Arc::clone(&self.shared), Arc::clone(group));
-        let is_over = Arc::clone(is_over);
+        let is_over = Arc::clone(&owner.is_over);
         *server = Some(quiet_thread("forebay-posts", move || {
             serve(&shared, &group, &is_over)
         })?);
@@ -213,24 +217,18 @@ impl LegsMedia {
 
     /// Writes what is at `offset`, and returns when it is durable.
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let done = match &self.role {
-            LegsRole::Owner { group, .. } => write_and_wait(group, offset, bytes),
+        let done = match self.owner() {
+            Some(owner) => write_and_wait(&owner.group, offset, bytes),
             // The owner writes what lies in the memory; tables are its own.
-            LegsRole::Member { .. } => Err(io::Error::from_raw_os_error(libc::ENOTCONN)),
+            None => Err(io::Error::from_raw_os_error(libc::ENOTCONN)),
         };
-        done.inspect_err(|e| self.fail(e))
-    }
-
-    /// Nothing is written any more.
-    fn fail(&self, error: &io::Error) {
-        let errno = error.raw_os_error().unwrap_or(libc::EIO);
-        let _ = self.failed.compare_exchange(0, errno, Release, Relaxed);
+        done.inspect_err(|e| self.failed.note(e))
     }
 
     /// Stores `lines` at `offset` in the tables: on the legs first, and in the memory then.
     fn store(&self, offset: u64, lines: &[u8]) -> io::Result<()> {
         self.check()?;
-        self.own().inspect_err(|e| self.fail(e))?;
+        self.own().inspect_err(|e| self.failed.note(e))?;
         let _one = self.writing.lock();
         let from = offset / PAGE * PAGE;
         let end = (offset + lines.len() as u64).next_multiple_of(PAGE);
@@ -248,46 +246,36 @@ impl LegsMedia {
 
 impl Drop for LegsMedia {
     fn drop(&mut self) {
-        let LegsRole::Owner {
-            group,
-            server,
-            is_over,
-            ..
-        } = &self.role
-        else {
+        let Some(owner) = self.owner() else {
             return;
         };
-        is_over.store(true, Release);
+        owner.is_over.store(true, Release);
         self.shared.posts.wake_owner();
-        if let Some(server) = server.lock().take() {
+        if let Some(server) = owner.server.lock().take() {
             let _ = server.join();
         }
-        group.close();
+        owner.group.close();
     }
 }
 
 impl Media for LegsMedia {
-    fn bytes(&self) -> u64 {
-        self.shared.memory.bytes() as u64
-    }
-
-    fn memory(&self) -> Range<usize> {
-        self.shared.memory.memory()
-    }
+    crate::forward_media!(mapping shared.memory);
+    crate::forward_media!(locks file);
+    crate::forward_media!(failures failed);
 
     fn durability(&self) -> PoolPersistence {
         PoolPersistence::MachineLossOnceCommitted
     }
 
     fn describe(&self) -> String {
-        match &self.role {
-            LegsRole::Owner { group, .. } => group.describe(),
-            LegsRole::Member { .. } => format!("legs of {}", self.path.display()),
+        match self.owner() {
+            Some(owner) => owner.group.describe(),
+            None => format!("legs of {}", self.path.display()),
         }
     }
 
     fn degradation(&self) -> Option<String> {
-        let LegsRole::Owner { group, .. } = &self.role else {
+        let Some(LegsOwner { group, .. }) = self.owner() else {
             return self.shared.posts.is_degraded().then(String::new);
         };
         let told = || {
@@ -300,17 +288,15 @@ impl Media for LegsMedia {
     }
 
     fn is_degraded(&self) -> bool {
-        match &self.role {
-            LegsRole::Owner { group, .. } => group.is_degraded(),
-            LegsRole::Member { .. } => self.shared.posts.is_degraded(),
+        match self.owner() {
+            Some(owner) => owner.group.is_degraded(),
+            None => self.shared.posts.is_degraded(),
         }
     }
 
     fn lost_legs(&self) -> Vec<String> {
-        match &self.role {
-            LegsRole::Owner { group, .. } => group.given_up(),
-            LegsRole::Member { .. } => Vec::new(),
-        }
+        self.owner()
+            .map_or_else(Vec::new, |owner| owner.group.given_up())
     }
 
     fn is_elsewhere(&self) -> bool {
@@ -322,44 +308,10 @@ impl Media for LegsMedia {
             // SAFETY: the caller's promise is the same.
             return unsafe { self.shared.memory.stream(offset, parts, skip) };
         }
-        let all: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
-        let mut lines = all.get(skip..).unwrap_or_default().to_vec();
-        lines.resize(lines.len().next_multiple_of(crate::persist::LINE), 0);
         // The error is kept: a caller that relies on the legs asks `check`.
-        let _ = self.store(offset, &lines).inspect_err(|e| self.fail(e));
-    }
-
-    unsafe fn stream_once(
-        &self,
-        offset: u64,
-        parts: &[IoSlice<'_>],
-        skip: usize,
-        sum: &mut Checksum,
-    ) {
-        // SAFETY: the caller's promise is the same.
-        unsafe { self.shared.memory.stream_once(offset, parts, skip, sum) };
-    }
-
-    fn fence(&self) {
-        self.shared.memory.fence();
-    }
-
-    fn load(&self, offset: u64, to: &mut [u8]) {
-        self.shared.memory.load(offset, to);
-    }
-
-    fn prepare(&self, offset: u64, bytes: u64, write: bool) -> io::Result<()> {
-        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        self.shared.memory.populate(offset, bytes, write)
-    }
-
-    unsafe fn slice(&self, offset: u64, bytes: usize) -> &[u8] {
-        // SAFETY: the caller's promise is the same.
-        unsafe { self.shared.memory.slice(offset, bytes) }
-    }
-
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.file.fd())
+        let _ = self
+            .store(offset, &table_lines(parts, skip))
+            .inspect_err(|e| self.failed.note(e));
     }
 
     fn needs_commit(&self) -> bool {
@@ -379,7 +331,7 @@ impl Media for LegsMedia {
     }
 
     unsafe fn load_in(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        let LegsRole::Owner { group, .. } = &self.role else {
+        let Some(LegsOwner { group, .. }) = self.owner() else {
             // The owner's memory is this one.
             return Ok(());
         };
@@ -400,64 +352,22 @@ impl Media for LegsMedia {
         if let LegsRole::Member { is_orphan } = &self.role {
             let is_orphan = || is_orphan.get().is_some_and(|is| is());
             let asked = self.shared.posts.ask(&(offset..offset + bytes), is_orphan);
-            return asked.inspect_err(|e| self.fail(e));
+            return asked.inspect_err(|e| self.failed.note(e));
         }
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         // SAFETY: the caller keeps writers out.
         let from = unsafe { self.shared.memory.slice(offset, bytes) };
-        self.own().inspect_err(|e| self.fail(e))?;
+        self.own().inspect_err(|e| self.failed.note(e))?;
         self.write(offset, from)
     }
 
-    fn check(&self) -> io::Result<()> {
-        match self.failed.load(Acquire) {
-            0 => Ok(()),
-            errno => Err(io::Error::from_raw_os_error(errno)),
-        }
-    }
-
-    fn try_again(&self) {
-        self.failed.store(0, Release);
-    }
-
     fn shared_memory(&self) -> Option<BorrowedFd<'_>> {
-        match &self.role {
-            LegsRole::Owner { memory_fd, .. } => Some(memory_fd.as_fd()),
-            LegsRole::Member { .. } => None,
-        }
+        self.owner().map(|owner| owner.memory_fd.as_fd())
     }
 
     fn ask_owner(&self, orphaned: fn() -> bool) {
         if let LegsRole::Member { is_orphan } = &self.role {
             let _ = is_orphan.set(orphaned);
         }
-    }
-
-    fn moved(&self, to: RawFd) {
-        self.file.moved(to);
-    }
-
-    fn abandon(&self) {
-        self.file.abandon();
-    }
-
-    fn share(&self, sharing: DescriptorSharing) -> io::Result<()> {
-        self.file.share(sharing)
-    }
-
-    fn lock(&self, lock: u32, wait: bool) -> io::Result<()> {
-        self.file.lock(lock, wait)
-    }
-
-    fn is_free(&self, lock: u32) -> io::Result<bool> {
-        self.file.is_free(lock)
-    }
-
-    unsafe fn leave(&self, lock: u32) {
-        self.file.leave(lock);
-    }
-
-    unsafe fn unlock(&self, lock: u32) {
-        self.file.unlock(lock);
     }
 }

@@ -12,6 +12,7 @@
 
 mod disk;
 pub(crate) mod durable_file;
+mod failed_writes;
 mod file;
 mod file_size_limit;
 mod forward;
@@ -49,7 +50,7 @@ pub use synced::SyncedFile;
 pub use volatile::volatile;
 pub(crate) use window::{OwnLine, SegmentWindow, WindowPin};
 
-use crate::checksum::Checksum;
+use crate::{checksum::Checksum, persist::LINE};
 use std::{
     fmt, io,
     io::IoSlice,
@@ -428,4 +429,13 @@ impl dyn Media + '_ {
         // SAFETY: by the pool's protocol, see above.
         unsafe { self.write_back(offset, bytes) }
     }
+}
+
+/// Whole lines of the concatenation of `parts`, from its byte `skip` on, the last one filled with
+/// zeros: what is stored in tables.
+fn table_lines(parts: &[IoSlice<'_>], skip: usize) -> Vec<u8> {
+    let all: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
+    let mut lines = all.get(skip..).unwrap_or_default().to_vec();
+    lines.resize(lines.len().next_multiple_of(LINE), 0);
+    lines
 }
