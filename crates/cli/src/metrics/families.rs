@@ -85,34 +85,21 @@ impl From<f64> for MetricValue {
     }
 }
 
+impl From<DurationHistogram> for MetricValue {
+    fn from(durations: DurationHistogram) -> Self {
+        Self::Durations(durations)
+    }
+}
+
 /// A family of figures about each `T`.
 pub(super) struct FamilyRow<T: 'static> {
     /// Without prefix, unit, and the suffix of its kind.
-    name: &'static str,
-    unit: MetricUnit,
-    kind: MetricKind,
+    pub(super) name: &'static str,
+    pub(super) unit: MetricUnit,
+    pub(super) kind: MetricKind,
     /// Without its full stop.
-    help: &'static str,
-    value: fn(&T) -> MetricValue,
-}
-
-impl<T> FamilyRow<T> {
-    /// Of a family.
-    pub(super) const fn new(
-        kind: MetricKind,
-        name: &'static str,
-        unit: MetricUnit,
-        help: &'static str,
-        value: fn(&T) -> MetricValue,
-    ) -> Self {
-        Self {
-            name,
-            unit,
-            kind,
-            help,
-            value,
-        }
-    }
+    pub(super) help: &'static str,
+    pub(super) value: fn(&T) -> MetricValue,
 }
 
 /// Families with the same labels.
@@ -120,6 +107,27 @@ pub(super) struct FamilyTable<T: 'static> {
     pub(super) labels: &'static [&'static str],
     pub(super) rows: &'static [FamilyRow<T>],
 }
+
+/// A [`FamilyTable`]: its labels, and a row for each family. A row has kind, name, unit and help as
+/// [`FamilyRow`] has them, and the figure.
+macro_rules! families {
+    ($labels:expr, |$one:ident: &$type:ty| $(
+        $kind:ident $name:literal, $unit:ident, $help:literal => $value:expr;
+    )+) => {
+        $crate::metrics::families::FamilyTable {
+            labels: $labels,
+            rows: &[$($crate::metrics::families::FamilyRow {
+                name: $name,
+                unit: $crate::metrics::families::MetricUnit::$unit,
+                kind: $crate::metrics::families::MetricKind::$kind,
+                help: $help,
+                value: |$one: &$type| $crate::metrics::families::MetricValue::from($value),
+            }),+],
+        }
+    };
+}
+
+pub(super) use families;
 
 impl<T> FamilyTable<T> {
     /// With the figures about each of these, which come with the values of their labels. Of two

@@ -3,216 +3,73 @@
 
 use super::{
     MetricsSnapshot,
-    families::{
-        FamilyRow, FamilyTable,
-        MetricKind::{Counter, Gauge, Histogram, Info},
-        MetricUnit::{Bytes, Seconds, Things},
-        MetricValue::{Count, Durations},
-        ReadFamily,
-    },
+    families::{FamilyTable, ReadFamily, families},
 };
 use forebay_files::supervisor::{
     FoundRuns, PatternSum, RunFrontEnd, RunLaneStatus, SupervisorStatus,
 };
 
 /// Of all that a search found, of this user or of all.
-const MACHINE: FamilyTable<FoundRuns> = FamilyTable {
-    labels: &[],
-    rows: &[
-        FamilyRow::new(
-            Gauge,
-            "runs",
-            Things,
-            "Runs whose supervisor answers",
-            |it| it.statuses.len().into(),
-        ),
-        FamilyRow::new(
-            Gauge,
-            "silent_runs",
-            Things,
-            "Runs whose supervisor does not answer: it is stopped, or of another version",
-            |it| it.silent.len().into(),
-        ),
-        FamilyRow::new(
-            Gauge,
-            "orphaned_runs",
-            Things,
-            "Runs that lost their supervisor: each sync of theirs is a real one",
-            |it| it.orphaned.len().into(),
-        ),
-        FamilyRow::new(
-            Gauge,
-            "waiting_pools",
-            Things,
-            "Pools with records of a run that was cut off, to be recovered",
-            |it| it.waiting.len().into(),
-        ),
-    ],
+const MACHINE: FamilyTable<FoundRuns> = families! {
+    &[], |it: &FoundRuns|
+    Gauge "runs", Things, "Runs whose supervisor answers" => it.statuses.len();
+    Gauge "silent_runs", Things, "Runs whose supervisor does not answer: it is stopped, or of another version"
+        => it.silent.len();
+    Gauge "orphaned_runs", Things, "Runs that lost their supervisor: each sync of theirs is a real one"
+        => it.orphaned.len();
+    Gauge "waiting_pools", Things, "Pools with records of a run that was cut off, to be recovered"
+        => it.waiting.len();
 };
 
 /// The runs that there are.
-const INFO: FamilyTable<()> = FamilyTable {
-    labels: &["program", "pid", "pool", "persistence", "front_end"],
-    rows: &[FamilyRow::new(
-        Info,
-        "run",
-        Things,
-        "The run's pool, the losses that it survives, and the front end that sees the program's calls",
-        |()| Count(1),
-    )],
+const INFO: FamilyTable<()> = families! {
+    &["program", "pid", "pool", "persistence", "front_end"], |_run: &()|
+    Info "run", Things, "The run's pool, the losses that it survives, and the front end that sees the program's calls"
+        => 1_u64;
 };
 
 /// Of each run.
-const RUN: FamilyTable<SupervisorStatus> = FamilyTable {
-    labels: &["program", "pid"],
-    rows: &[
-        FamilyRow::new(
-            Gauge,
-            "uptime",
-            Seconds,
-            "Time since the run began",
-            |run| run.uptime_seconds.into(),
-        ),
-        FamilyRow::new(
-            Gauge,
-            "degraded",
-            Things,
-            "1 if the run absorbs nothing though it should, or not any more",
-            |run| (!run.degraded.is_empty()).into(),
-        ),
-        FamilyRow::new(
-            Gauge,
-            "processes",
-            Things,
-            "Processes of the program that absorb",
-            |run| run.processes.iter().filter(|it| !it.ended).count().into(),
-        ),
-        FamilyRow::new(
-            Gauge,
-            "plain_files",
-            Things,
-            "Files that a pattern names and that stay plain in a process",
-            |run| run.plain.len().into(),
-        ),
-    ],
+const RUN: FamilyTable<SupervisorStatus> = families! {
+    &["program", "pid"], |run: &SupervisorStatus|
+    Gauge "uptime", Seconds, "Time since the run began" => run.uptime_seconds;
+    Gauge "degraded", Things, "1 if the run absorbs nothing though it should, or not any more"
+        => !run.degraded.is_empty();
+    Gauge "processes", Things, "Processes of the program that absorb"
+        => run.processes.iter().filter(|it| !it.ended).count();
+    Gauge "plain_files", Things, "Files that a pattern names and that stay plain in a process"
+        => run.plain.len();
 };
 
 /// Of each run that has a lane: a process of it has opened a log.
-const LANE: FamilyTable<RunLaneStatus> = FamilyTable {
-    labels: RUN.labels,
-    rows: &[
-        FamilyRow::new(
-            Counter,
-            "order_syncs",
-            Things,
-            "Syncs of the program that were real ones, to keep the order with other files",
-            |lane| lane.order_syncs.into(),
-        ),
-        FamilyRow::new(
-            Counter,
-            "real_syncs",
-            Things,
-            "Syncs of files that the supervisor made",
-            |lane| lane.real_syncs.into(),
-        ),
-        FamilyRow::new(
-            Counter,
-            "real_sync",
-            Seconds,
-            "Time that these took",
-            |lane| lane.real_sync_seconds.into(),
-        ),
-        FamilyRow::new(
-            Counter,
-            "waits",
-            Things,
-            "Times that a process waited because the disk was behind",
-            |lane| lane.waits.into(),
-        ),
-        FamilyRow::new(
-            Gauge,
-            "lane",
-            Bytes,
-            "The pool's bytes that the run has",
-            |lane| lane.bytes.into(),
-        ),
-        FamilyRow::new(
-            Gauge,
-            "lag",
-            Bytes,
-            "Bytes that are acknowledged and not yet on the disk",
-            |lane| lane.drain_lag_bytes.into(),
-        ),
-        FamilyRow::new(Gauge, "lag", Seconds, "Age of the oldest of that", |lane| {
-            lane.lag_seconds.into()
-        }),
-        FamilyRow::new(
-            Histogram,
-            "commit",
-            Seconds,
-            "Commits to a pool on a disk; of the writes to a pool in memory one in 64",
-            |lane| Durations(lane.durations.commit.clone()),
-        ),
-        FamilyRow::new(
-            Histogram,
-            "drain",
-            Seconds,
-            "Full segments, to be synced and released behind the program",
-            |lane| Durations(lane.durations.drain.clone()),
-        ),
-        FamilyRow::new(
-            Histogram,
-            "wait",
-            Seconds,
-            "Processes that waited because the disk was behind, when they went on",
-            |lane| Durations(lane.durations.wait.clone()),
-        ),
-        FamilyRow::new(
-            Histogram,
-            "retire",
-            Seconds,
-            "Files, to be made plain",
-            |lane| Durations(lane.durations.retire.clone()),
-        ),
-    ],
+const LANE: FamilyTable<RunLaneStatus> = families! {
+    RUN.labels, |lane: &RunLaneStatus|
+    Counter "order_syncs", Things, "Syncs of the program that were real ones, to keep the order with other files"
+        => lane.order_syncs;
+    Counter "real_syncs", Things, "Syncs of files that the supervisor made" => lane.real_syncs;
+    Counter "real_sync", Seconds, "Time that these took" => lane.real_sync_seconds;
+    Counter "waits", Things, "Times that a process waited because the disk was behind" => lane.waits;
+    Gauge "lane", Bytes, "The pool's bytes that the run has" => lane.bytes;
+    Gauge "lag", Bytes, "Bytes that are acknowledged and not yet on the disk" => lane.drain_lag_bytes;
+    Gauge "lag", Seconds, "Age of the oldest of that" => lane.lag_seconds;
+    Histogram "commit", Seconds, "Commits to a pool on a disk; of the writes to a pool in memory one in 64"
+        => lane.durations.commit.clone();
+    Histogram "drain", Seconds, "Full segments, to be synced and released behind the program"
+        => lane.durations.drain.clone();
+    Histogram "wait", Seconds, "Processes that waited because the disk was behind, when they went on"
+        => lane.durations.wait.clone();
+    Histogram "retire", Seconds, "Files, to be made plain" => lane.durations.retire.clone();
 };
 
 /// Of each pattern of such a run.
-const PATTERN: FamilyTable<PatternSum> = FamilyTable {
-    labels: &["program", "pid", "pattern"],
-    rows: &[
-        FamilyRow::new(
-            Gauge,
-            "absorbed_files",
-            Things,
-            "Files that are absorbed now",
-            |sum| sum.files.into(),
-        ),
-        FamilyRow::new(
-            Gauge,
-            "failing_files",
-            Things,
-            "Files that cannot be synced at present: their syncs fail",
-            |sum| sum.failing_files.into(),
-        ),
-        FamilyRow::new(
-            Counter,
-            "absorbed_writes",
-            Things,
-            "Writes that went to the pool",
-            |sum| sum.writes.into(),
-        ),
-        FamilyRow::new(Counter, "absorbed", Bytes, "Bytes of these writes", |sum| {
-            sum.bytes.into()
-        }),
-        FamilyRow::new(
-            Counter,
-            "absorbed_syncs",
-            Things,
-            "Syncs that the program asked for; real ones of these are order_syncs",
-            |sum| sum.syncs.into(),
-        ),
-    ],
+const PATTERN: FamilyTable<PatternSum> = families! {
+    &["program", "pid", "pattern"], |sum: &PatternSum|
+    Gauge "absorbed_files", Things, "Files that are absorbed now" => sum.files;
+    Gauge "failing_files", Things, "Files that cannot be synced at present: their syncs fail"
+        => sum.failing_files;
+    Counter "absorbed_writes", Things, "Writes that went to the pool" => sum.writes;
+    Counter "absorbed", Bytes, "Bytes of these writes" => sum.bytes;
+    Counter "absorbed_syncs", Things, "Syncs that the program asked for; real ones of these are order_syncs"
+        => sum.syncs;
 };
 
 /// Families of a search's findings, if there was one.

@@ -3,121 +3,35 @@
 
 use super::{
     NamedStore,
-    families::{
-        FamilyRow, FamilyTable,
-        MetricKind::{Counter, Gauge},
-        MetricUnit::{Bytes, Seconds, Things},
-        ReadFamily,
-    },
+    families::{FamilyTable, ReadFamily, families},
 };
 use forebay_store::{Stats, WaitStats};
 
 /// Of each store.
-const STORE: FamilyTable<Stats> = FamilyTable {
-    labels: &["store"],
-    rows: &[
-        FamilyRow::new(
-            Gauge,
-            "store_failing",
-            Things,
-            "1 while the value log or the index cannot be written, or no garbage be collected",
-            |stats| stats.trouble.is_some().into(),
-        ),
-        FamilyRow::new(
-            Counter,
-            "store_writes",
-            Things,
-            "Puts, deletes and batch operations since it was opened",
-            |stats| stats.writes.into(),
-        ),
-        FamilyRow::new(
-            Counter,
-            "store_logged",
-            Bytes,
-            "What was ever logged, headers included",
-            |stats| stats.log_tail.into(),
-        ),
-        FamilyRow::new(
-            Gauge,
-            "store_lag",
-            Bytes,
-            "Bytes in the pool and in no value-log file yet",
-            |stats| stats.log_tail.saturating_sub(stats.log_drained).into(),
-        ),
-        FamilyRow::new(
-            Gauge,
-            "store_value_log",
-            Bytes,
-            "All value-log files",
-            |stats| stats.value_log_bytes.into(),
-        ),
-        FamilyRow::new(
-            Gauge,
-            "store_large_value",
-            Bytes,
-            "Large values in files of their own",
-            |stats| stats.large_value_bytes.into(),
-        ),
-        FamilyRow::new(
-            Gauge,
-            "store_garbage",
-            Bytes,
-            "Estimated garbage in the value log",
-            |stats| stats.garbage_bytes.into(),
-        ),
-        FamilyRow::new(
-            Counter,
-            "store_relocated",
-            Bytes,
-            "Bytes that garbage collection wrote again since it was opened",
-            |stats| stats.gc_relocated_bytes.into(),
-        ),
-        FamilyRow::new(
-            Gauge,
-            "store_memtable_keys",
-            Things,
-            "Keys in memory, older versions included",
-            |stats| stats.memtable_keys.into(),
-        ),
-        FamilyRow::new(Gauge, "store_memtable", Bytes, "Memory of these", |stats| {
-            stats.memtable_bytes.into()
-        }),
-        FamilyRow::new(
-            Counter,
-            "store_syncs",
-            Things,
-            "Syncs of value-log files since it was opened",
-            |stats| stats.sync_calls.into(),
-        ),
-        FamilyRow::new(
-            Counter,
-            "store_sync",
-            Seconds,
-            "Time that these took",
-            |stats| stats.sync_seconds.into(),
-        ),
-    ],
+const STORE: FamilyTable<Stats> = families! {
+    &["store"], |stats: &Stats|
+    Gauge "store_failing", Things, "1 while the value log or the index cannot be written, or no garbage be collected"
+        => stats.trouble.is_some();
+    Counter "store_writes", Things, "Puts, deletes and batch operations since it was opened" => stats.writes;
+    Counter "store_logged", Bytes, "What was ever logged, headers included" => stats.log_tail;
+    Gauge "store_lag", Bytes, "Bytes in the pool and in no value-log file yet"
+        => stats.log_tail.saturating_sub(stats.log_drained);
+    Gauge "store_value_log", Bytes, "All value-log files" => stats.value_log_bytes;
+    Gauge "store_large_value", Bytes, "Large values in files of their own" => stats.large_value_bytes;
+    Gauge "store_garbage", Bytes, "Estimated garbage in the value log" => stats.garbage_bytes;
+    Counter "store_relocated", Bytes, "Bytes that garbage collection wrote again since it was opened"
+        => stats.gc_relocated_bytes;
+    Gauge "store_memtable_keys", Things, "Keys in memory, older versions included" => stats.memtable_keys;
+    Gauge "store_memtable", Bytes, "Memory of these" => stats.memtable_bytes;
+    Counter "store_syncs", Things, "Syncs of value-log files since it was opened" => stats.sync_calls;
+    Counter "store_sync", Seconds, "Time that these took" => stats.sync_seconds;
 };
 
 /// Waits of its writers.
-const WAITS: FamilyTable<WaitStats> = FamilyTable {
-    labels: &["store", "reason"],
-    rows: &[
-        FamilyRow::new(
-            Counter,
-            "store_waits",
-            Things,
-            "Times that a writer waited since it was opened",
-            |waits| waits.times.into(),
-        ),
-        FamilyRow::new(
-            Counter,
-            "store_wait",
-            Seconds,
-            "Time that writers waited",
-            |waits| waits.seconds.into(),
-        ),
-    ],
+const WAITS: FamilyTable<WaitStats> = families! {
+    &["store", "reason"], |waits: &WaitStats|
+    Counter "store_waits", Things, "Times that a writer waited since it was opened" => waits.times;
+    Counter "store_wait", Seconds, "Time that writers waited" => waits.seconds;
 };
 
 /// Of these stores.
