@@ -1,8 +1,9 @@
 //! `forebay pool check`.
 
+use super::PoolArguments;
 use crate::{failure::Failure, output};
 use clap::Args;
-use forebay_pool::{LaneCheck, Pool, PoolOptions};
+use forebay_pool::{LaneCheck, Pool};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -14,11 +15,8 @@ use std::path::PathBuf;
     after_long_help = "Example:\n  forebay pool check /mnt/pmem/forebay.pool"
 )]
 pub struct Check {
-    /// The pool
-    path: PathBuf,
-    /// Open a pool that was made on persistent memory and lies elsewhere now
-    #[arg(long)]
-    emulated: bool,
+    #[command(flatten)]
+    pool: PoolArguments,
     /// Report as JSON
     #[arg(long)]
     json: bool,
@@ -46,9 +44,7 @@ struct CheckedLane {
 
 impl Check {
     pub fn run(self) -> Result<(), Failure> {
-        let pool = PoolOptions::new()
-            .emulated(self.emulated)
-            .open(&self.path)?;
+        let pool = self.pool.open()?;
         let lanes: Vec<CheckedLane> = pool
             .lanes()
             .into_iter()
@@ -56,7 +52,7 @@ impl Check {
             .collect();
         let damage: Vec<String> = pool.segments_free().err().into_iter().collect();
         let report = CheckReport {
-            path: self.path,
+            path: self.pool.path,
             whole: damage.is_empty() && lanes.iter().all(|lane| lane.damage.is_none()),
             lanes,
             repaired: pool.repaired().to_vec(),

@@ -1,8 +1,9 @@
 //! `forebay pool remove`.
 
+use super::PoolArguments;
 use crate::{failure::Failure, output, units};
 use clap::Args;
-use forebay_pool::{LaneCheck, LaneStatus, Pool, PoolErrorKind, PoolOptions};
+use forebay_pool::{LaneCheck, LaneStatus, Pool, PoolErrorKind};
 use rustix::{
     fs::{CWD, RenameFlags},
     io::Errno,
@@ -25,11 +26,8 @@ use std::{
         Exit status: 0 it is gone; 1 it is not; 2 the command line is wrong."
 )]
 pub struct RemovePool {
-    /// The pool
-    path: PathBuf,
-    /// Remove a pool that was made on persistent memory and lies elsewhere now
-    #[arg(long)]
-    emulated: bool,
+    #[command(flatten)]
+    pool: PoolArguments,
     /// Report as JSON
     #[arg(long)]
     json: bool,
@@ -43,7 +41,7 @@ struct RemovedPool {
 
 impl RemovePool {
     pub fn run(self) -> Result<(), Failure> {
-        let path = &self.path;
+        let path = &self.pool.path;
         let found =
             fs::symlink_metadata(path).map_err(Failure::io("looking at", path.display()))?;
         if !found.is_file() {
@@ -73,7 +71,9 @@ impl RemovePool {
                 )),
             });
         }
-        let report = RemovedPool { removed: self.path };
+        let report = RemovedPool {
+            removed: self.pool.path,
+        };
         output::report(self.json, &report, |report| {
             format!("removed {}\n", report.removed.display())
         })
@@ -87,7 +87,7 @@ impl RemovePool {
         if hold.lanes() != before {
             return Err(Failure::Failed(format!(
                 "{0} was used meanwhile. Look at it again: forebay pool status {0}",
-                self.path.display()
+                self.pool.path.display()
             )));
         }
         fs::remove_file(at).map_err(Failure::io("removing", at.display()))
@@ -96,18 +96,15 @@ impl RemovePool {
     /// Refuses a pool that is used, or that holds something; gives its lanes as they were before
     /// they were looked into.
     fn check(&self, at: &Path) -> Result<(Pool, Vec<LaneStatus>), Failure> {
-        let shown = self.path.display();
-        let pool = PoolOptions::new()
-            .emulated(self.emulated)
-            .open(at)
-            .map_err(|error| {
-                let is_file_of_another_kind = matches!(error.kind, PoolErrorKind::Empty);
-                let remedy = match is_file_of_another_kind {
-                    true => "",
-                    false => " If it is a pool, it cannot be read. `rm` discards its records",
-                };
-                Failure::Failed(format!("{error}.{remedy}"))
-            })?;
+        let shown = self.pool.path.display();
+        let pool = self.pool.open_at(at).map_err(|error| {
+            let is_file_of_another_kind = matches!(error.kind, PoolErrorKind::Empty);
+            let remedy = match is_file_of_another_kind {
+                true => "",
+                false => " If it is a pool, it cannot be read. `rm` discards its records",
+            };
+            Failure::Failed(format!("{error}.{remedy}"))
+        })?;
         if let Some(damage) = pool.segments_free().err() {
             return Err(Failure::Failed(format!(
                 "{shown} is damaged ({damage}), and its records cannot be counted: forebay recover --pool {shown}"

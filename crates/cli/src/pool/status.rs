@@ -1,8 +1,9 @@
 //! `forebay pool status`.
 
+use super::PoolArguments;
 use crate::{failure::Failure, output, size};
 use clap::Args;
-use forebay_pool::{FORMAT_VERSION, LaneStatus, Pool, PoolOptions, media::PoolPersistence};
+use forebay_pool::{FORMAT_VERSION, LaneStatus, Pool, media::PoolPersistence};
 use forebay_probe::table::Table;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -15,11 +16,8 @@ use std::path::PathBuf;
     after_long_help = "Example:\n  forebay pool status /mnt/pmem/forebay.pool"
 )]
 pub struct PoolStatus {
-    /// The pool
-    path: PathBuf,
-    /// Open a pool that was made on persistent memory and lies elsewhere now
-    #[arg(long)]
-    emulated: bool,
+    #[command(flatten)]
+    pool: PoolArguments,
     /// Report as JSON
     #[arg(long)]
     json: bool,
@@ -27,11 +25,7 @@ pub struct PoolStatus {
 
 impl PoolStatus {
     pub fn run(self) -> Result<(), Failure> {
-        let report = PoolReport::of(
-            &PoolOptions::new()
-                .emulated(self.emulated)
-                .open(&self.path)?,
-        );
+        let report = PoolReport::of(&self.pool.open()?);
         output::verdict(
             self.json,
             &report,
