@@ -66,12 +66,8 @@ const fn figures<T>(
     cell: fn(&T) -> String,
 ) -> ScreenColumn<T> {
     ScreenColumn {
-        head,
-        width: ColumnWidth::Figures(width),
         alignment: Alignment::Right,
-        keeps_end: false,
-        rank,
-        cell,
+        ..words(head, ColumnWidth::Figures(width), rank, cell)
     }
 }
 
@@ -110,12 +106,10 @@ pub const RUN_COLUMNS: &[ScreenColumn<RunRow>] = &[
         row.program.clone()
     }),
     ScreenColumn {
-        head: "PID",
-        width: ColumnWidth::Contents(7),
         alignment: Alignment::Right,
-        keeps_end: false,
-        rank: 9,
-        cell: |row| some(row.pid, |pid| pid.to_string()),
+        ..words("PID", ColumnWidth::Contents(7), 9, |row| {
+            some(row.pid, |pid| pid.to_string())
+        })
     },
     words("BY", ColumnWidth::Contents(5), 2, |row| {
         row.front_end.to_owned()
