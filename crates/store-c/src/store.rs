@@ -13,6 +13,7 @@ use forebay_store::ScanRange;
 use std::{
     ffi::{c_char, c_int},
     ops::Bound,
+    path::Path,
     ptr,
 };
 
@@ -27,6 +28,26 @@ unsafe fn opening<'a>(
     Ok(&unsafe { handle(options, "forebay_options_t") }?.options)
 }
 
+/// The handle of the store of that name, as `open` opens it; null on failure.
+///
+/// # Safety
+/// As [`told`], [`opening`] and [`path`].
+unsafe fn opened(
+    options: *const forebay_options_t,
+    name: *const c_char,
+    errptr: *mut *mut c_char,
+    open: impl FnOnce(&BindingOptions, &Path) -> Result<StoreAccess, BindingError>,
+) -> *mut forebay_t {
+    let open = || {
+        // SAFETY: as the caller promises.
+        let (options, name) = unsafe { (opening(options)?, path(name, "name of the store")?) };
+        let opened = open(options, name)?;
+        Ok(Box::into_raw(Box::new(forebay_t { opened })))
+    };
+    // SAFETY: as the caller promises.
+    unsafe { told(errptr, ptr::null_mut(), open) }
+}
+
 /// Opens the store of that name, a directory (docs/store-c.md, "Where it is"). NULL on failure.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_open(
@@ -34,14 +55,9 @@ pub unsafe extern "C" fn forebay_open(
     name: *const c_char,
     errptr: *mut *mut c_char,
 ) -> *mut forebay_t {
-    let open = || {
-        // SAFETY: by the rules.
-        let (options, name) = unsafe { (opening(options)?, path(name, "name of the store")?) };
-        let opened = StoreAccess::Owner(BoundStore::open(options, name)?);
-        Ok(Box::into_raw(Box::new(forebay_t { opened })))
-    };
+    let owner = |options: &_, name: &_| Ok(StoreAccess::Owner(BoundStore::open(options, name)?));
     // SAFETY: by the rules.
-    unsafe { told(errptr, ptr::null_mut(), open) }
+    unsafe { opened(options, name, errptr, owner) }
 }
 
 /// Opens the store of that name for reading alone, beside the process that has it open, or with
@@ -53,14 +69,9 @@ pub unsafe extern "C" fn forebay_open_for_read_only(
     name: *const c_char,
     errptr: *mut *mut c_char,
 ) -> *mut forebay_t {
-    let open = || {
-        // SAFETY: by the rules.
-        let (options, name) = unsafe { (opening(options)?, path(name, "name of the store")?) };
-        let opened = StoreAccess::Reader(BoundReader::open(options, name)?);
-        Ok(Box::into_raw(Box::new(forebay_t { opened })))
-    };
+    let reader = |options: &_, name: &_| Ok(StoreAccess::Reader(BoundReader::open(options, name)?));
     // SAFETY: by the rules.
-    unsafe { told(errptr, ptr::null_mut(), open) }
+    unsafe { opened(options, name, errptr, reader) }
 }
 
 /// Has a store that is only read be as of now; on failure it stays as it was. Iterators and
