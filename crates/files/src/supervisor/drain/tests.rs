@@ -1,8 +1,5 @@
 use super::*;
-use crate::{
-    supervisor::member::tests::{hello, supervisor},
-    wire::SupervisorAnswer,
-};
+use crate::supervisor::member::tests::{member_of, supervisor};
 use std::os::unix::fs::FileExt;
 
 /// In the lane's state (docs/pool-format.md, "Shared lanes").
@@ -52,11 +49,7 @@ fn a_directory_that_many_files_left_is_synced_once() {
 fn a_lane_takes_no_segment_while_a_member_is_stopped_appending() {
     let home = tempfile::tempdir().unwrap();
     let supervisor = supervisor(home.path(), 3);
-    let (member, answer, _) = hello(&supervisor.socket_name, supervisor.shared.token);
-    assert!(
-        matches!(answer, SupervisorAnswer::Welcome { .. }),
-        "{answer:?}"
-    );
+    let member = member_of(&supervisor);
     let run = supervisor.shared.running().unwrap();
     while !run.lane.prepare() {
         std::thread::yield_now();

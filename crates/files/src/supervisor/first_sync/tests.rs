@@ -3,10 +3,9 @@ use crate::{
     supervisor::{
         SyncLayer,
         forgotten_files::tests::{end, register},
-        member::tests::{hello, supervisor_on},
+        member::tests::{member_of, supervisor_on},
     },
     test_mount::Mounted,
-    wire::SupervisorAnswer,
 };
 use std::{io, path::Path, sync::atomic::AtomicBool, sync::mpsc};
 
@@ -48,11 +47,7 @@ fn a_first_sync_that_outlasts_its_file_is_not_the_next_ones() {
     };
     let supervisor = supervisor_on(home.path(), 2, Some(Arc::new(disk)));
     let shared = &supervisor.shared;
-    let (member, answer, _) = hello(&supervisor.socket_name, shared.token);
-    assert!(
-        matches!(answer, SupervisorAnswer::Welcome { .. }),
-        "{answer:?}"
-    );
+    let member = member_of(&supervisor);
     let run = shared.running().unwrap();
     let (_open, number) = register(shared, &run, &home.path().join("a.log"));
     let generation = run.generation(number);
@@ -84,7 +79,7 @@ fn a_first_sync_does_not_wait_for_the_one_of_the_file_before() {
     let home = tempfile::tempdir().unwrap();
     let supervisor = supervisor_on(home.path(), 2, None);
     let shared = &supervisor.shared;
-    let (member, ..) = hello(&supervisor.socket_name, shared.token);
+    let member = member_of(&supervisor);
     let run = shared.running().unwrap();
     let (_open, number) = register(shared, &run, &home.path().join("a.log"));
     let generation = run.generation(number);
@@ -141,7 +136,7 @@ fn directory_is_synced_unless_the_files_own_journal_has_it() {
     let disk = Arc::new(ListingDisk::default());
     let supervisor = supervisor_on(home.path(), 2, Some(disk.clone()));
     let shared = &supervisor.shared;
-    let (member, ..) = hello(&supervisor.socket_name, shared.token);
+    let member = member_of(&supervisor);
     let run = shared.running().unwrap();
     let is_synced = |path: &Path| {
         let (_open, number) = register(shared, &run, path);
@@ -185,7 +180,7 @@ fn what_is_closed_unsynced_at_the_end_of_the_run_is_let_go_of() {
     let disk = Arc::new(ListingDisk::default());
     let supervisor = supervisor_on(home.path(), 2, Some(disk.clone()));
     let shared = &supervisor.shared;
-    let (member, ..) = hello(&supervisor.socket_name, shared.token);
+    let member = member_of(&supervisor);
     let run = shared.running().unwrap();
     let [closed, open] = ["a.log", "b.log"].map(|name| home.path().join(name));
     let held = [&closed, &open].map(|path| register(shared, &run, path));

@@ -3,7 +3,7 @@ use crate::{
     absorbed::TableView,
     supervisor::{
         Supervisor,
-        member::tests::{hello, supervisor},
+        member::tests::{member_of, supervisor},
     },
     wire::SupervisorAnswer,
 };
@@ -26,11 +26,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// A supervisor with a run, and the connection of its only member.
 fn supervisor_with_a_run(home: &Path) -> (Supervisor, OwnedFd) {
     let supervisor = supervisor(home, 2);
-    let (member, answer, _) = hello(&supervisor.socket_name, supervisor.shared.token);
-    assert!(
-        matches!(answer, SupervisorAnswer::Welcome { .. }),
-        "{answer:?}"
-    );
+    let member = member_of(&supervisor);
     (supervisor, member)
 }
 

@@ -61,6 +61,16 @@ pub(in crate::supervisor) fn hello(
     (connection, answer, fds)
 }
 
+/// The connection of a supervisor's new member.
+pub(in crate::supervisor) fn member_of(supervisor: &Supervisor) -> OwnedFd {
+    let (connection, answer, _) = hello(&supervisor.socket_name, supervisor.shared.token);
+    assert!(
+        matches!(answer, SupervisorAnswer::Welcome { .. }),
+        "{answer:?}"
+    );
+    connection
+}
+
 #[test]
 fn a_process_that_cannot_be_answered_is_cut_off_and_no_member() {
     let home = tempfile::tempdir().unwrap();

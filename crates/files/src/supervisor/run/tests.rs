@@ -2,7 +2,7 @@ use super::*;
 use crate::{
     supervisor::{
         SyncLayer,
-        member::tests::{hello, supervisor_on},
+        member::tests::{member_of, supervisor_on},
     },
     wire::{self, ClientRequest, SupervisorAnswer},
 };
@@ -42,11 +42,7 @@ fn a_run_on_a_slow_disk_ends_with_nothing_left_in_the_pool() {
     let disk = Arc::new(SlowDisk::default());
     let supervisor = supervisor_on(home.path(), 2, Some(disk.clone()));
     let shared = &supervisor.shared;
-    let (member, answer, _) = hello(&supervisor.socket_name, shared.token);
-    assert!(
-        matches!(answer, SupervisorAnswer::Welcome { .. }),
-        "{answer:?}"
-    );
+    let member = member_of(&supervisor);
     let path = home.path().join("a.log");
     let file = File::create(&path).unwrap();
     let register = ClientRequest::Register {
@@ -73,7 +69,7 @@ fn places_of_files_have_memory_before_they_are_used() {
     let home = tempfile::tempdir().unwrap();
     let supervisor = supervisor_on(home.path(), 2, None);
     let shared = &supervisor.shared;
-    let (member, ..) = hello(&supervisor.socket_name, shared.token);
+    let member = member_of(&supervisor);
     let run = shared.running().unwrap();
     let reserved = || rustix::fs::fstat(&run.page_fd).unwrap().st_blocks as u64 * 512;
     for count in 1..=4 {
