@@ -66,6 +66,28 @@ fn requests_to_a_leg_are_pipelined_and_answered_in_any_order() {
     assert_eq!(read, page(5));
 }
 
+/// The error with which a link ends whose server is in such a mood.
+fn misbehaving(
+    server: &FakeServer,
+    link: &Arc<LegLink>,
+    mood: ServerMood,
+    pipelines: bool,
+) -> String {
+    if pipelines {
+        link.pipeline().unwrap();
+    }
+    link.write_and_wait(0, &[1; 4096]).unwrap();
+    server.set(mood);
+    let begun = Instant::now();
+    let error = link.write_and_wait(0, &[2; 4096]).unwrap_err().to_string();
+    assert!(begun.elapsed() < Duration::from_secs(10), "{mood:?}");
+    server.set(ServerMood::Proper);
+    // What failed once is asked nothing more.
+    let later = link.write_and_wait(0, &[3; 4096]).unwrap_err().to_string();
+    assert_eq!(later, error, "{mood:?}");
+    error
+}
+
 #[test]
 fn a_leg_that_misbehaves_ends_its_link_with_the_reason() {
     for (mood, reason) in [
@@ -79,22 +101,11 @@ fn a_leg_that_misbehaves_ends_its_link_with_the_reason() {
         for pipelines in [false, true] {
             let server = FakeServer::start(LEG_BYTES);
             let link = connect(&server).unwrap();
-            if pipelines {
-                link.pipeline().unwrap();
-            }
-            link.write_and_wait(0, &[1; 4096]).unwrap();
-            server.set(mood);
-            let begun = Instant::now();
-            let error = link.write_and_wait(0, &[2; 4096]).unwrap_err().to_string();
+            let error = misbehaving(&server, &link, mood, pipelines);
             assert!(
                 error.contains(reason) || error.contains("reset"),
                 "{mood:?}: {error}"
             );
-            assert!(begun.elapsed() < Duration::from_secs(10), "{mood:?}");
-            server.set(ServerMood::Proper);
-            // What failed once is asked nothing more.
-            let later = link.write_and_wait(0, &[3; 4096]).unwrap_err().to_string();
-            assert_eq!(later, error, "{mood:?}");
         }
     }
 }
