@@ -58,16 +58,7 @@ def all_steps(options: argparse.Namespace, scratch: pathlib.Path) -> dict:
 
 
 def life_of(database, trial, scratch):
-    def step(podman: Podman) -> str:
-        life = ContainerLife(podman, database, trial, scratch)
-        try:
-            life.run()
-        finally:
-            podman.remove(life.name)
-            life.drop_volumes()
-        return "; ".join(dict.fromkeys(life.found))
-
-    return step
+    return lambda podman: ContainerLife(podman, database, trial, scratch).tried()
 
 
 if __name__ == "__main__":

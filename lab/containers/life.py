@@ -88,6 +88,19 @@ class ContainerLife:
         subprocess.run(["umount", "--quiet", str(self.pool)], check=False, capture_output=True)
         shutil.rmtree(self.home, ignore_errors=True)
 
+    def remove(self) -> None:
+        """Its container, and its volumes."""
+        self.podman.remove(self.name)
+        self.drop_volumes()
+
+    def tried(self) -> str:
+        """Runs it, and removes it: what it found, in a few words."""
+        try:
+            self.run()
+        finally:
+            self.remove()
+        return "; ".join(dict.fromkeys(self.found))
+
     def volumes(self) -> list[str]:
         if self.trial.pool == "layer":
             return []

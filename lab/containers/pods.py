@@ -113,10 +113,4 @@ class PodLife(ContainerLife):
 
 
 def pod_of(podman: Podman, database: Served, scratch: pathlib.Path) -> str:
-    life = PodLife(podman, database, scratch)
-    try:
-        life.run()
-    finally:
-        podman.remove(life.name)
-        life.drop_volumes()
-    return "; ".join(dict.fromkeys(life.found))
+    return PodLife(podman, database, scratch).tried()

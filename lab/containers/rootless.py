@@ -65,10 +65,4 @@ class RootlessLife(ContainerLife):
 def rootless_of(podman: Podman, database: Served) -> str:
     with RootlessPodman() as rootless:
         rootless.take(podman, database.image)
-        life = RootlessLife(rootless, database, Trial("rootless", restarts=True), rootless.home)
-        try:
-            life.run()
-        finally:
-            rootless.remove(life.name)
-            life.drop_volumes()
-        return "; ".join(dict.fromkeys(life.found))
+        return RootlessLife(rootless, database, Trial("rootless", restarts=True), rootless.home).tried()

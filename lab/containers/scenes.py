@@ -88,8 +88,7 @@ def cut(podman: Podman, database: Served, scratch: pathlib.Path) -> str:
         life.check("the data's disk cut off while writing")
         return f"{missing}; 0 lost with the pool"
     finally:
-        podman.remove(life.name)
-        life.drop_volumes()
+        life.remove()
 
 
 def without_pool(life: ContainerLife) -> str:
@@ -149,8 +148,7 @@ def shared(podman: Podman, scratch: pathlib.Path) -> str:
         return "each absorbed; 0 lost"
     finally:
         for life in lives:
-            podman.remove(life.name)
-            life.drop_volumes()
+            life.remove()
 
 
 def out_of_memory(podman: Podman, scratch: pathlib.Path) -> str:
@@ -179,8 +177,7 @@ def out_of_memory(podman: Podman, scratch: pathlib.Path) -> str:
         life.check("killed for its memory limit, another container without")
         return f"the kernel ended it after {count} MB of values (status {state['ExitCode']}); 0 lost"
     finally:
-        podman.remove(life.name)
-        life.drop_volumes()
+        life.remove()
 
 
 def backend_out_of_memory(podman: Podman, scratch: pathlib.Path) -> str:
@@ -207,8 +204,7 @@ def backend_out_of_memory(podman: Podman, scratch: pathlib.Path) -> str:
         life.check("killed after that")
         return "the kernel killed a backend, and the server recovered in the run; absorbed; 0 lost"
     finally:
-        podman.remove(life.name)
-        life.drop_volumes()
+        life.remove()
 
 
 def memory(podman: Podman, pool: str, scratch: pathlib.Path) -> str:
@@ -226,8 +222,7 @@ def memory(podman: Podman, pool: str, scratch: pathlib.Path) -> str:
         life.say(", ".join(shown))
         return ", ".join(shown)
     finally:
-        podman.remove(life.name)
-        life.drop_volumes()
+        life.remove()
 
 
 def musl(podman: Podman, program: pathlib.Path, scratch: pathlib.Path) -> str:
