@@ -328,18 +328,18 @@ mod tests {
         ops(record::read(bytes, 64, Uuid::nil()).unwrap()).collect()
     }
 
-    #[test]
-    fn each_operation_is_read_back_from_a_record_of_its_own() {
-        let large = LargeRef {
+    fn large_ref(compressed: bool) -> LargeRef {
+        LargeRef {
             id: 7,
             bytes: 1 << 30,
             crc: 9,
-            compressed: false,
-        };
-        let packed = LargeRef {
-            compressed: true,
-            ..large
-        };
+            compressed,
+        }
+    }
+
+    #[test]
+    fn each_operation_is_read_back_from_a_record_of_its_own() {
+        let (large, packed) = (large_ref(false), large_ref(true));
         for (kind, body, expected) in [
             (KIND_PUT, &b"value"[..], KeyChange::Put(b"value")),
             (KIND_PUT, b"", KeyChange::Put(b"")),
@@ -390,16 +390,7 @@ mod tests {
 
     #[test]
     fn an_operation_that_expires_is_read_back_with_its_time() {
-        let large = LargeRef {
-            id: 7,
-            bytes: 1 << 30,
-            crc: 9,
-            compressed: false,
-        };
-        let packed = LargeRef {
-            compressed: true,
-            ..large
-        };
+        let (large, packed) = (large_ref(false), large_ref(true));
         for (kind, rest, expected) in [
             (KIND_PUT, &b"value"[..], KeyChange::Put(b"value")),
             (KIND_PUT, b"", KeyChange::Put(b"")),

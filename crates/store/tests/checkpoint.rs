@@ -404,6 +404,27 @@ fn a_power_cut_at_any_step_leaves_a_whole_copy_or_none() {
     }
 }
 
+/// The bench's store, opened, with that many writes.
+fn with_100_writes(bench: &Bench, options: &StoreOptions) -> Store {
+    let store = bench.open(options);
+    (0..100).for_each(|number| write(&store, number).unwrap());
+    store
+}
+
+/// True if the copy there has so many writes; false if it says that it is none.
+fn is_whole_copy(at: &Path, writes: u64) -> bool {
+    match without_pool(at) {
+        Ok(copy) => {
+            writes_in(&copy, writes, writes);
+            true
+        }
+        Err(error) => {
+            assert!(matches!(error, StoreError::NotAStore { .. }), "{error}");
+            false
+        }
+    }
+}
+
 fn cut_at_each_step(variant: Durability) {
     // Several files.
     const WRITES: u64 = 1300;
@@ -424,16 +445,9 @@ fn cut_at_each_step(variant: Durability) {
     for events in begun..=done {
         let found = work.path().join("found");
         disk.image(events, &mut rng, &found);
-        match without_pool(&found.join("copy")) {
-            Ok(copy) => {
-                writes_in(&copy, WRITES, WRITES);
-                whole += 1;
-            }
-            Err(error) => {
-                assert!(matches!(error, StoreError::NotAStore { .. }), "{error}");
-                assert!(events < done, "it was complete");
-            }
-        }
+        let is_whole = is_whole_copy(&found.join("copy"), WRITES);
+        assert!(is_whole || events < done, "it was complete");
+        whole += u32::from(is_whole);
         // The index's tables went round the disk. Without syncs the store has no promise.
         if variant == Durability::Fsync {
             copy_dir(&live.join("store/index"), &found.join("store/index"));
@@ -492,13 +506,9 @@ fn cut_amid_collections(variant: Durability) {
     for events in cuts.chain([done]) {
         let found = work.path().join("found");
         disk.image(events, &mut rng, &found);
-        match without_pool(&found.join("copy")) {
-            Ok(copy) => {
-                writes_in(&copy, before, before);
-                whole += 1;
-            }
-            Err(error) => {
-                assert!(matches!(error, StoreError::NotAStore { .. }), "{error}");
+        match is_whole_copy(&found.join("copy"), before) {
+            true => whole += 1,
+            false => {
                 assert!(events < done, "it was complete");
                 none += 1;
             }
@@ -615,8 +625,7 @@ fn writers_go_on_at_every_step_of(copying: Copying) {
 fn a_checkpoint_leaves_its_stores_lane_alone() {
     let bench = Bench::new();
     let options = tiny(Durability::DOUBLE);
-    let store = bench.open(&options);
-    (0..100).for_each(|number| write(&store, number).unwrap());
+    let store = with_100_writes(&bench, &options);
     let dir = bench.dir.path().join("copy");
     store.checkpoint(&dir).unwrap();
     (100..110).for_each(|number| write(&store, number).unwrap());
@@ -644,8 +653,7 @@ fn a_checkpoint_leaves_its_stores_lane_alone() {
 fn a_store_leaves_its_checkpoints_lane_alone() {
     let bench = Bench::new();
     let options = tiny(Durability::DOUBLE);
-    let store = bench.open(&options);
-    (0..100).for_each(|number| write(&store, number).unwrap());
+    let store = with_100_writes(&bench, &options);
     let dir = bench.dir.path().join("copy");
     store.checkpoint(&dir).unwrap();
     store.close().unwrap();
@@ -726,8 +734,7 @@ fn a_further_backup_copies_what_is_new_alone() {
 #[test]
 fn a_torn_large_value_that_no_key_leads_to_stops_no_backup() {
     let bench = Bench::new();
-    let store = bench.open(&tiny(Durability::DOUBLE).gc(false));
-    (0..100).for_each(|number| write(&store, number).unwrap());
+    let store = with_100_writes(&bench, &tiny(Durability::DOUBLE).gc(false));
     // What reached the disk of a value whose record did not.
     store.put("torn", &vec![7; 200_000]).unwrap();
     let large = bench.path().join("large");
@@ -770,8 +777,7 @@ fn a_backup_that_would_link_damaged_log_it_replays_fails() {
 #[test]
 fn a_second_backup_beside_one_that_is_made_is_refused() {
     let bench = Bench::new();
-    let store = bench.open(&tiny(Durability::DOUBLE));
-    (0..100).for_each(|number| write(&store, number).unwrap());
+    let store = with_100_writes(&bench, &tiny(Durability::DOUBLE));
     let backups = bench.dir.path().join("backups");
     let mut refused = 0;
     let made = store.backup(&backups, |_| {
@@ -799,8 +805,7 @@ fn a_second_backup_beside_one_that_is_made_is_refused() {
 #[test]
 fn what_a_cut_leaves_of_a_backup_stops_no_further_one() {
     let bench = Bench::new();
-    let store = bench.open(&tiny(Durability::DOUBLE));
-    (0..100).for_each(|number| write(&store, number).unwrap());
+    let store = with_100_writes(&bench, &tiny(Durability::DOUBLE));
     let backups = bench.dir.path().join("backups");
     for _ in 0..2 {
         store.backup(&backups, |_| ()).unwrap();
@@ -821,8 +826,7 @@ fn what_a_cut_leaves_of_a_backup_stops_no_further_one() {
 #[test]
 fn of_two_checkpoints_in_one_directory_the_first_is_whole() {
     let bench = Bench::new();
-    let first = bench.open(&tiny(Durability::DOUBLE));
-    (0..100).for_each(|number| write(&first, number).unwrap());
+    let first = with_100_writes(&bench, &tiny(Durability::DOUBLE));
     let (dir, first) = (bench.dir.path().join("copy"), Arc::new(first));
     let begun = bench.dir.path().join("begun");
     // The other one begins when this one has seen that nothing is there, and also ends, or not yet.

@@ -305,20 +305,12 @@ mod tests {
         Index::open(dir.path(), options).unwrap()
     }
 
-    fn record(lsn: u64) -> RecordAddress {
-        RecordAddress {
-            lsn,
-            len: 64,
-            form: ValueForm::Record,
-        }
-    }
-
     /// Puts or deletes keys, the log from `lsn` on.
     fn ingest(index: &Index, keys: impl IntoIterator<Item = u32>, puts: bool, lsn: u64) {
         let mut keys: Vec<[u8; 4]> = keys.into_iter().map(u32::to_be_bytes).collect();
         keys.sort_unstable();
         let address = match puts {
-            true => record(lsn),
+            true => RecordAddress::at(lsn),
             false => RecordAddress { lsn, ..TOMBSTONE },
         };
         let mut run = keys.iter().map(|key| (&key[..], address));
@@ -401,7 +393,7 @@ mod tests {
     fn take_run(index: &Index, model: &mut BTreeMap<u8, u64>, run: &BTreeMap<u8, bool>, lsn: u64) {
         let mut entries = run.iter().map(|(key, puts)| {
             let address = match puts {
-                true => record(lsn),
+                true => RecordAddress::at(lsn),
                 false => RecordAddress { lsn, ..TOMBSTONE },
             };
             (std::slice::from_ref(key), address)

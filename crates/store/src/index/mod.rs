@@ -56,6 +56,18 @@ pub struct RecordAddress {
     pub form: ValueForm,
 }
 
+#[cfg(test)]
+impl RecordAddress {
+    /// That of a record at `lsn`, for tests which read none.
+    pub(crate) fn at(lsn: u64) -> Self {
+        Self {
+            lsn,
+            len: 64,
+            form: ValueForm::Record,
+        }
+    }
+}
+
 /// The form of the bytes an [`RecordAddress`] leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]

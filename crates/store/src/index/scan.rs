@@ -259,7 +259,7 @@ impl DoubleEndedIterator for RunScan {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Index, IndexOptions, RecordAddress, ValueForm};
+    use super::super::{Index, IndexOptions, RecordAddress};
     use crate::range_tombstones::RangeTombstone;
     use std::ops::Bound;
 
@@ -268,11 +268,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let index = Index::open(dir.path(), IndexOptions::default()).unwrap();
         let keys: Vec<[u8; 1]> = (0..100).map(|key| [key]).collect();
-        let address = RecordAddress {
-            lsn: 0,
-            len: 64,
-            form: ValueForm::Record,
-        };
+        let address = RecordAddress::at(0);
         let mut entries = keys.iter().map(|key| (&key[..], address));
         index.ingest(&mut entries, 1).unwrap();
         let ranges = vec![

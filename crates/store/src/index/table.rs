@@ -476,11 +476,7 @@ mod tests {
         };
         let cache = Arc::clone(&maker.cache);
         let mut writer = RunWriter::new(maker, false, "testing");
-        let address = RecordAddress {
-            lsn: 0,
-            len: 64,
-            form: ValueForm::Record,
-        };
+        let address = RecordAddress::at(0);
         for n in 0..5000_u32 {
             writer.add(&n.to_be_bytes(), address).unwrap();
         }

@@ -61,6 +61,16 @@ impl PassedTombstones {
 }
 
 impl IndexView {
+    /// The same keys, in these runs.
+    pub(super) fn with_runs(&self, runs: Vec<Arc<TableRun>>) -> Self {
+        Self {
+            runs,
+            watermark: self.watermark,
+            deleted: Arc::clone(&self.deleted),
+            passed: Arc::clone(&self.passed),
+        }
+    }
+
     /// All tables.
     pub(super) fn tables(&self) -> impl Iterator<Item = &Arc<TableFile>> {
         self.runs.iter().flat_map(|run| run.tables())

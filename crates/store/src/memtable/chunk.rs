@@ -252,14 +252,6 @@ mod tests {
     use crate::memtable::testing;
     use std::collections::BTreeMap;
 
-    fn at(lsn: u64) -> RecordAddress {
-        RecordAddress {
-            lsn,
-            len: 64,
-            form: ValueForm::Record,
-        }
-    }
-
     fn sorted(chunk: &Chunk) -> Vec<(Vec<u8>, RecordAddress)> {
         let sorted = chunk.read_sorted();
         let all = sorted.between(0..Lsn::MAX);
@@ -275,8 +267,8 @@ mod tests {
                 let mut key = ((i * 7919) % 3000).to_be_bytes().to_vec();
                 key.truncate(1 + (i % 8) as usize);
                 key.resize(key.len() + (i % 23) as usize, b'x');
-                chunk.insert(testing::hash(&key), &key, at(i), 0);
-                model.insert(key, at(i));
+                chunk.insert(testing::hash(&key), &key, RecordAddress::at(i), 0);
+                model.insert(key, RecordAddress::at(i));
             }
             assert_eq!(chunk.len(), model.len());
             for (key, address) in &model {
@@ -292,10 +284,10 @@ mod tests {
         let chunk = testing::chunk(true);
         for len in 0..20u64 {
             let key = vec![0; 1 + len as usize];
-            chunk.insert(testing::hash(&key), &key, at(len), 0);
+            chunk.insert(testing::hash(&key), &key, RecordAddress::at(len), 0);
         }
         let expected: Vec<_> = (0..20)
-            .map(|len| (vec![0; 1 + len], at(len as u64)))
+            .map(|len| (vec![0; 1 + len], RecordAddress::at(len as u64)))
             .collect();
         assert_eq!(sorted(&chunk), expected);
     }
@@ -305,7 +297,7 @@ mod tests {
         let chunk = testing::chunk(true);
         let key = b"a key longer than eight bytes";
         let put = |lsn, keep_below| {
-            chunk.insert(testing::hash(key), key, at(lsn), keep_below);
+            chunk.insert(testing::hash(key), key, RecordAddress::at(lsn), keep_below);
         };
         let below = |limit| {
             chunk
@@ -348,27 +340,33 @@ mod tests {
         let put = |key: &[u8], address| chunk.insert(testing::hash(key), key, address, 0);
         let tombstone = RecordAddress {
             form: ValueForm::Tombstone,
-            ..at(2)
+            ..RecordAddress::at(2)
         };
-        put(b"there", at(1));
+        put(b"there", RecordAddress::at(1));
         put(b"gone", tombstone);
         let sorted = chunk.read_sorted();
-        put(b"later", at(3));
+        put(b"later", RecordAddress::at(3));
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| chunk.get(testing::hash(b"later"), b"later"));
             std::thread::sleep(std::time::Duration::from_millis(50));
             assert!(!waits.is_finished());
             assert_eq!((sorted.len(), sorted.deletes()), (2, 1));
             drop(sorted);
-            assert_eq!(waits.join().unwrap(), Some(at(3)));
+            assert_eq!(waits.join().unwrap(), Some(RecordAddress::at(3)));
         });
     }
 
     #[test]
     fn a_chunk_is_full_when_its_memory_is_used() {
         let chunk = testing::chunk(true);
-        let put =
-            |i: u64| chunk.insert(testing::hash(&i.to_le_bytes()), &i.to_le_bytes(), at(i), 0);
+        let put = |i: u64| {
+            chunk.insert(
+                testing::hash(&i.to_le_bytes()),
+                &i.to_le_bytes(),
+                RecordAddress::at(i),
+                0,
+            )
+        };
         let keys = (0..1_000_000u64).take_while(|&i| !put(i)).count();
         let used = chunk.bytes();
         assert!(

@@ -138,26 +138,17 @@ impl SharedShard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::index::ValueForm;
     use std::{
         hash::BuildHasher,
         sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
         thread,
     };
 
-    fn at(lsn: Lsn) -> RecordAddress {
-        RecordAddress {
-            lsn,
-            len: 64,
-            form: ValueForm::Record,
-        }
-    }
-
     fn put(shard: &SharedShard, hasher: &RandomState, key: &[u8], lsn: Lsn) -> bool {
         let insert = Insert {
             hash: hasher.hash_one(key),
             key,
-            address: at(lsn),
+            address: RecordAddress::at(lsn),
             keep_below: 0,
         };
         shard.insert(insert, hasher).is_some()

@@ -5,7 +5,7 @@ use crate::{
     common::{Bench, tiny},
     keys, without_pool,
 };
-use forebay_store::{Durability, KeyspaceOptions, ScanRange, StoreError};
+use forebay_store::{Durability, KeyspaceOptions, ScanRange, Store, StoreError};
 use std::time::Duration;
 
 const TTL: u64 = 1000;
@@ -258,10 +258,15 @@ fn the_collector_sees_expired_values_by_itself() {
     assert_eq!(sessions.scan(ScanRange::all()).unwrap().count(), 0);
 }
 
-/// What a transaction depends on: a key, or the range that it is in.
-fn read_both_ways(read: impl Fn(bool)) {
+/// In a store of its own each, of what a transaction depends on: a key, or, if so it is said, the
+/// range that it is in.
+fn read_both_ways(read: impl Fn(bool, &Store, &TestClock)) {
     for by_scan in [false, true] {
-        read(by_scan);
+        let dir = tempfile::tempdir().unwrap();
+        let clock = TestClock::new();
+        let options = clock.options(without_pool());
+        let store = options.open(dir.path().join("store"), None).unwrap();
+        read(by_scan, &store, &clock);
     }
 }
 
@@ -269,11 +274,7 @@ fn read_both_ways(read: impl Fn(bool)) {
 /// back meanwhile and the value expires before the transaction began.
 #[test]
 fn a_put_beside_a_transaction_is_met_whatever_the_clock_says() {
-    read_both_ways(|by_scan| {
-        let dir = tempfile::tempdir().unwrap();
-        let clock = TestClock::new();
-        let options = clock.options(without_pool());
-        let store = options.open(dir.path().join("store"), None).unwrap();
+    read_both_ways(|by_scan, store, clock| {
         let locks = store.keyspace("locks", expiring()).unwrap();
         // One that was there and has expired, and one that never was.
         locks.put("old", "alice").unwrap();
@@ -303,11 +304,7 @@ fn a_put_beside_a_transaction_is_met_whatever_the_clock_says() {
 /// value would have expired.
 #[test]
 fn a_delete_beside_a_transaction_is_met_when_the_time_is_over() {
-    read_both_ways(|by_scan| {
-        let dir = tempfile::tempdir().unwrap();
-        let clock = TestClock::new();
-        let options = clock.options(without_pool());
-        let store = options.open(dir.path().join("store"), None).unwrap();
+    read_both_ways(|by_scan, store, clock| {
         let locks = store.keyspace("locks", expiring()).unwrap();
         locks.put("lock", "alice").unwrap();
         let mut first = store.begin().unwrap();

@@ -119,10 +119,7 @@ impl StoreCore {
 
 #[cfg(test)]
 mod tests {
-    use crate::{
-        Durability, StoreOptions,
-        index::{RecordAddress, ValueForm},
-    };
+    use crate::{Durability, StoreOptions, index::RecordAddress};
     use std::fs;
 
     /// Promise (store): A snapshot that is kept beyond its store unlinks nothing of a later
@@ -141,11 +138,7 @@ mod tests {
             let keys: Vec<_> = (0..150_u32)
                 .map(|n| [&(n * 4 + run).to_be_bytes()[..], &[0; 60_000]].concat())
                 .collect();
-            let address = RecordAddress {
-                lsn: 0,
-                len: 64,
-                form: ValueForm::Record,
-            };
+            let address = RecordAddress::at(0);
             let mut entries = keys.iter().map(|key| (&key[..], address));
             index.ingest(&mut entries, index.watermark()).unwrap();
         }

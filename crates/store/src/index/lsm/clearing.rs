@@ -82,7 +82,7 @@ impl Index {
 #[cfg(test)]
 mod tests {
     use crate::{
-        index::{Index, IndexOptions, RecordAddress, ValueForm},
+        index::{Index, IndexOptions, RecordAddress},
         keyspace::{KeyspaceId, KeyspaceOptions, KeyspaceState},
     };
 
@@ -95,11 +95,7 @@ mod tests {
         let mut state = KeyspaceState::default();
         state.add(state.next("one", &KeyspaceOptions::new()).unwrap());
         index.keyspaces().load(&state);
-        let address = RecordAddress {
-            lsn: 0,
-            len: 64,
-            form: ValueForm::Record,
-        };
+        let address = RecordAddress::at(0);
         let fill = |id: u32| {
             let keys = (0..1000_u32).map(|i| KeyspaceId(id).to_stored(&i.to_be_bytes()));
             let keys: Vec<_> = keys.collect();

@@ -62,12 +62,7 @@ impl Index {
                 ));
             };
             runs.splice(at..(at + inputs.len()).min(runs.len()), output);
-            Ok(IndexView {
-                runs,
-                watermark: view.watermark,
-                deleted: Arc::clone(&view.deleted),
-                passed: Arc::clone(&view.passed),
-            })
+            Ok(view.with_runs(runs))
         })?;
         if let Some(asked_for) = asked_for {
             asked_for.store(true, Ordering::Relaxed);
@@ -143,12 +138,7 @@ impl Index {
                     runs.extend(TableRun::new(dir, kept)?);
                 }
             }
-            Ok(IndexView {
-                runs,
-                watermark: view.watermark,
-                deleted: Arc::clone(&view.deleted),
-                passed: Arc::clone(&view.passed),
-            })
+            Ok(view.with_runs(runs))
         })?;
         drop(view);
         self.sweep();
@@ -173,7 +163,7 @@ impl Index {
 #[cfg(test)]
 mod tests {
     use crate::{
-        index::{Index, IndexOptions, MergeState, RecordAddress, ValueForm},
+        index::{Index, IndexOptions, MergeState, RecordAddress},
         range_tombstones::RangeTombstone,
     };
 
@@ -182,11 +172,7 @@ mod tests {
     fn a_merge_without_room_is_not_begun_and_a_smaller_one_is() {
         let dir = tempfile::tempdir().unwrap();
         let index = Index::open(dir.path(), IndexOptions::default()).unwrap();
-        let address = RecordAddress {
-            lsn: 0,
-            len: 64,
-            form: ValueForm::Record,
-        };
+        let address = RecordAddress::at(0);
         // One that is large, and newer ones that are not, together more than it.
         for keys in [20_000_u32, 4000, 4000, 4000, 4000, 4000] {
             let keys: Vec<_> = (0..keys).map(|n| (n * 7).to_be_bytes()).collect();
@@ -203,22 +189,11 @@ mod tests {
         assert!(!index.lacks(u64::MAX));
     }
 
-    fn ingest(index: &Index, keys: std::ops::Range<u32>, lsn: u64) {
-        let address = RecordAddress {
-            lsn,
-            len: 64,
-            form: ValueForm::Record,
-        };
-        let keys: Vec<_> = keys.map(u32::to_be_bytes).collect();
-        let mut entries = keys.iter().map(|key| (&key[..], address));
-        index.ingest(&mut entries, lsn + 1).unwrap();
-    }
-
     #[test]
     fn a_merge_of_all_without_room_is_refused_and_nothing_given_up() {
         let dir = tempfile::tempdir().unwrap();
         let index = Index::open(dir.path(), IndexOptions::default()).unwrap();
-        (0..3).for_each(|lsn| ingest(&index, 0..10_000, lsn));
+        (0..3).for_each(|lsn| index.test_ingest(0..10_000, &[], lsn));
         let bytes = index.stats().disk_bytes;
         let of_all = index.begin_merge_of_all(bytes).unwrap();
         let refused = index.begin_merge_of_all(bytes - 1).err().unwrap();
@@ -233,9 +208,9 @@ mod tests {
     fn a_range_that_hides_a_table_does_not_end_a_merge_of_all() {
         let dir = tempfile::tempdir().unwrap();
         let index = Index::open(dir.path(), IndexOptions::default()).unwrap();
-        ingest(&index, 0..1000, 0);
-        ingest(&index, 5000..6000, 1);
-        ingest(&index, 0..10, 2);
+        index.test_ingest(0..1000, &[], 0);
+        index.test_ingest(5000..6000, &[], 1);
+        index.test_ingest(0..10, &[], 2);
         let of_all = index.begin_merge_of_all(u64::MAX).unwrap();
         let range = |from: u32, to: u32, lsn| {
             let (from, to) = (from.to_be_bytes(), to.to_be_bytes());
@@ -251,7 +226,7 @@ mod tests {
         let stats = index.stats();
         assert_eq!((stats.entries, stats.deleted_ranges), (1000, 0));
         // And where none is asked for, the table goes unread.
-        ingest(&index, 8000..9000, 7);
+        index.test_ingest(8000..9000, &[], 7);
         index.ingest_with(none, range(8000, 9000, 8), 9).unwrap();
         index.compact().unwrap();
         assert_eq!(index.stats().entries, 1000);
@@ -266,7 +241,7 @@ mod tests {
         };
         let index = Index::open(dir.path(), options).unwrap();
         let runs = 4;
-        (0..runs).for_each(|lsn| ingest(&index, 0..60_000, lsn));
+        (0..runs).for_each(|lsn| index.test_ingest(0..60_000, &[], lsn));
         let under_way = || -> Vec<u64> {
             let merges = index.merges.lock();
             merges.iter().map(|merge| merge.done_bytes()).collect()

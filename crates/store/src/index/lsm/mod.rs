@@ -146,6 +146,20 @@ impl Index {
         RunWriter::new(self.maker.clone(), false, "a test")
     }
 
+    /// Ingests the keys of records at `lsn`, and deleted ranges, up to behind it.
+    #[cfg(test)]
+    pub(super) fn test_ingest(
+        &self,
+        keys: std::ops::Range<u32>,
+        ranges: &[RangeTombstone],
+        lsn: u64,
+    ) {
+        let keys: Vec<_> = keys.map(u32::to_be_bytes).collect();
+        let mut entries = keys.iter().map(|key| (&key[..], RecordAddress::at(lsn)));
+        let done = self.ingest_with(&mut entries, ranges.to_vec(), lsn + 1);
+        assert!(done.is_ok(), "{:?}", done.err());
+    }
+
     fn view(&self) -> Arc<IndexView> {
         Arc::clone(&self.published.read())
     }

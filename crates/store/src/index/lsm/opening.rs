@@ -158,7 +158,7 @@ fn create(dir: &HeldDirectory, allowed: bool) -> Result<IndexManifest, IndexErro
 mod tests {
     use crate::{
         index::{
-            Index, IndexEntry, IndexOptions, RecordAddress, ValueForm,
+            Index, IndexEntry, IndexOptions,
             manifest::{NAME, TEMPORARY},
         },
         range_tombstones::{RangeTombstone, RangeTombstones},
@@ -172,18 +172,6 @@ mod tests {
             table_bytes: 8 << 10,
             ..IndexOptions::default()
         }
-    }
-
-    fn ingest(index: &Index, keys: std::ops::Range<u32>, ranges: &[RangeTombstone], lsn: u64) {
-        let address = RecordAddress {
-            lsn,
-            len: 64,
-            form: ValueForm::Record,
-        };
-        let keys: Vec<_> = keys.map(u32::to_be_bytes).collect();
-        let mut entries = keys.iter().map(|key| (&key[..], address));
-        let done = index.ingest_with(&mut entries, ranges.to_vec(), lsn + 1);
-        done.unwrap();
     }
 
     /// All that it has.
@@ -231,13 +219,13 @@ mod tests {
         let work = tempfile::tempdir().unwrap();
         let live = work.path().join("live");
         let index = Index::open(&live, small()).unwrap();
-        ingest(&index, 0..6000, &[], 1000);
+        index.test_ingest(0..6000, &[], 1000);
         let (before, had) = (files(&live), contents(&index));
         let ranges = [
             RangeTombstone::new(&1600u32.to_be_bytes(), Some(&4400u32.to_be_bytes()), 1500),
             RangeTombstone::new(&5600u32.to_be_bytes(), None, 1600),
         ];
-        let tell = |index: &Index| ingest(index, 2400..7200, &ranges, 2000);
+        let tell = |index: &Index| index.test_ingest(2400..7200, &ranges, 2000);
         tell(&index);
         let (after, has) = (files(&live), contents(&index));
         assert_eq!((had.1.len(), has.1.len()), (6000, 6400));
