@@ -566,20 +566,21 @@ fn writers_go_on_at_every_step_of_a_checkpoint() {
     let backups: Copying = |store, dir| {
         let first = store.backup(dir, |_| ()).unwrap();
         let second = store.backup(dir, |_| ()).unwrap();
-        assert!(second.copied_files < first.files.max(2), "{second:?}");
+        assert!(second.copied_files < second.files, "{first:?}, {second:?}");
         PathBuf::from(second.backup)
     };
-    for copying in [checkpoint, backup, backups] {
+    // What a collector has moved meanwhile is in other files, and none of them may be left to link.
+    for (copying, collects) in [(checkpoint, true), (backup, true), (backups, false)] {
         within(
             Duration::from_secs(120),
             "a copy beside a writer",
-            move || writers_go_on_at_every_step_of(copying),
+            move || writers_go_on_at_every_step_of(copying, collects),
         );
     }
 }
 
 /// Each step of the copying waits for a writer, who must not wait for it.
-fn writers_go_on_at_every_step_of(copying: Copying) {
+fn writers_go_on_at_every_step_of(copying: Copying, collects: bool) {
     let bench = Bench::new();
     let dir = bench.dir.path().join("copy");
     let (target, written) = (dir.clone(), Arc::new(AtomicU64::new(0)));
@@ -598,7 +599,8 @@ fn writers_go_on_at_every_step_of(copying: Copying) {
         }
         Ok(())
     });
-    let opened = tiny(Durability::DOUBLE).open_on(disk, None, bench.path(), &bench.pool);
+    let options = tiny(Durability::DOUBLE).gc(collects);
+    let opened = options.open_on(disk, None, bench.path(), &bench.pool);
     let store = opened.unwrap();
     (0..1000).for_each(|number| write(&store, number).unwrap());
     let over = AtomicBool::new(false);
