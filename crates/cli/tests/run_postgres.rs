@@ -28,6 +28,7 @@ use forebay_bench::{
         server::{Launch, Server},
     },
     processes::Process,
+    scratch::ScratchPool,
     sql::{Client, running::said_by},
 };
 use forebay_measure::user::User;
@@ -43,11 +44,16 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// A server's launch, with the sandbox and the pool that it is in; none where none is installed.
+fn launched() -> Option<(Sandbox, ScratchPool, Launch)> {
+    let (sandbox, pool) = (Sandbox::new(), small_pool());
+    let launch = launch_in(&sandbox, &pool)?;
+    Some((sandbox, pool, launch))
+}
+
 #[test]
 fn log_segments_are_absorbed_by_every_way_of_syncing_them() {
-    let sandbox = Sandbox::new();
-    let pool = small_pool();
-    let Some(mut launch) = launch_in(&sandbox, &pool) else {
+    let Some((_sandbox, _pool, mut launch)) = launched() else {
         return;
     };
     let mut writers = Writer::several(4, &mut random("absorbed"));
@@ -77,9 +83,7 @@ fn log_segments_are_absorbed_by_every_way_of_syncing_them() {
 
 /// As [`storm`] of the PostgreSQL that is installed.
 fn installed(name: &str, strikes: usize, other_boots: bool) {
-    let sandbox = Sandbox::new();
-    let pool = small_pool();
-    if let Some(launch) = launch_in(&sandbox, &pool) {
+    if let Some((_sandbox, _pool, launch)) = launched() {
         storm(name, launch, strikes, other_boots);
     }
 }
@@ -97,9 +101,7 @@ fn nor_if_the_machine_boots_anew_each_time() {
 #[test]
 fn one_process_is_killed_all_begin_again_and_nothing_is_lost() {
     let mut random = random("one process");
-    let sandbox = Sandbox::new();
-    let pool = small_pool();
-    let Some(launch) = launch_in(&sandbox, &pool) else {
+    let Some((_sandbox, _pool, launch)) = launched() else {
         return;
     };
     let server = Server::start(&launch).unwrap();
@@ -149,9 +151,7 @@ fn one_process_is_killed_all_begin_again_and_nothing_is_lost() {
 
 #[test]
 fn pgbenchs_sums_agree_after_a_kill_of_server_amid_clients() {
-    let sandbox = Sandbox::new();
-    let pool = small_pool();
-    let Some(launch) = launch_in(&sandbox, &pool) else {
+    let Some((_sandbox, _pool, launch)) = launched() else {
         return;
     };
     let server = Server::start(&launch).unwrap();
@@ -207,9 +207,7 @@ fn leave_lock(launch: &Launch, text: &str, whose: &str) {
 /// a container, keeps no server from starting; a process's number still does.
 #[test]
 fn a_threads_number_in_postmaster_pid_is_no_other_server() {
-    let sandbox = Sandbox::new();
-    let pool = small_pool();
-    let Some(launch) = launch_in(&sandbox, &pool) else {
+    let Some((sandbox, _pool, launch)) = launched() else {
         return;
     };
     let server = Server::start(&launch).unwrap();
@@ -244,9 +242,7 @@ fn a_threads_number_in_postmaster_pid_is_no_other_server() {
 
 #[test]
 fn pg_waldump_beside_it_reads_every_acknowledged_commit() {
-    let sandbox = Sandbox::new();
-    let pool = small_pool();
-    let Some(launch) = launch_in(&sandbox, &pool) else {
+    let Some((_sandbox, _pool, launch)) = launched() else {
         return;
     };
     let server = Server::start(&launch).unwrap();
@@ -282,7 +278,7 @@ fn pg_waldump_beside_it_reads_every_acknowledged_commit() {
 
 /// Makes a standby of `primary` in `dir` by `pg_basebackup`, which streams from it with a pool of
 /// its own.
-fn standby(primary: &Server, dir: &Path, pool: &forebay_bench::scratch::ScratchPool) -> Launch {
+fn standby(primary: &Server, dir: &Path, pool: &ScratchPool) -> Launch {
     let copied = {
         let bare = Launch::new(dir).unwrap();
         let mut command = bare.client("pg_basebackup").unwrap();

@@ -8,7 +8,7 @@
 mod common;
 
 use common::{
-    Sandbox,
+    DURABLE_REDIS, Sandbox,
     databases::{PATIENCE, Strike, boot_anew, forebay_run, goes_on, moment, random, small_pool},
     skip,
 };
@@ -109,13 +109,8 @@ impl Keeper {
     }
 }
 
-const OPTIONS: [&str; 10] = [
-    "--appendonly",
-    "yes",
-    "--appendfsync",
-    "always",
-    "--save",
-    "",
+/// Options beside those of any durable one.
+const OPTIONS: [&str; 4] = [
     "--auto-aof-rewrite-min-size",
     "1mb",
     "--enable-debug-command",
@@ -127,7 +122,9 @@ fn launch(kind: Kind, dir: &Path, pool: &Path) -> Option<Launch> {
         Ok(program) => Some(Launch {
             wrapper: forebay_run(pool),
             environment: vec![("FOREBAY_RUN_DIR".into(), dir.join("run").into())],
-            options: OPTIONS.map(str::to_owned).to_vec(),
+            options: (DURABLE_REDIS.iter().chain(&OPTIONS).copied())
+                .map(str::to_owned)
+                .collect(),
             ..Launch::of(program, &dir.join("data"))
         }),
         Err(missing) => {
