@@ -129,9 +129,7 @@ else
 fi
 chmod 644 "$stage"/*/usr/lib/forebay/*.so
 
-unit=$files/usr/lib/systemd/system/forebay-recover@.service
-mkdir -p "$(dirname "$unit")"
-sed 's#/usr/local/bin/forebay#/usr/bin/forebay#' 'examples/systemd/forebay-recover@.service' >"$unit"
+install -D -m 644 'examples/systemd/forebay-recover@.service' "$files/usr/lib/systemd/system/forebay-recover@.service"
 install -D -m 644 packaging/forebay.toml "$stage/config/forebay.toml"
 
 # documents_of PACKAGE: what Debian's policy has in each, and lintian's findings that are as they should be: no address has been published yet, nfpm writes a field of

@@ -41,7 +41,7 @@ fn command_of_the_unit(data: &Path) -> String {
         .lines()
         .find_map(|line| line.strip_prefix("ExecStart="));
     line.unwrap()
-        .replace("/usr/local/bin/forebay", FOREBAY)
+        .replace("/usr/bin/forebay", FOREBAY)
         .replace("%f", data.to_str().unwrap())
 }
 
@@ -67,7 +67,7 @@ fn the_unit_is_one_that_systemd_takes() {
     }
     let sandbox = Sandbox::new();
     let unit = fs::read_to_string(Path::new(UNITS).join(UNIT)).unwrap();
-    let unit = unit.replace("/usr/local/bin/forebay", FOREBAY);
+    let unit = unit.replace("/usr/bin/forebay", FOREBAY);
     fs::write(sandbox.file(UNIT), unit).unwrap();
     let instance = "forebay-recover@var-lib-postgresql-15-main.service";
     symlink(UNIT, sandbox.file(instance)).unwrap();

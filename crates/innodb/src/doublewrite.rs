@@ -10,7 +10,7 @@
 //!  ├──────────┼────────┼───────┼──────────┼───────┼────────┼────┼─────────────────────┼──────────────────┐
 //!  │ FBPAGES1 │ CRC-32C│ pages │ cache 16 │ last  │ number │ 0  │ 40 bytes a page     │ pages of 16 KiB  │
 //!  └──────────┴────────┴───────┴──────────┴───────┴────────┴────┴─────────────────────┴──────────────────┘
-//!  a page: device 8, inode 8, generation 8, offset 8, CRC-32C 4, zero 4
+//!  a page: device 8, inode 8, birth 8, offset 8, CRC-32C 4, zero 4
 //! ```
 //! The first checksum covers bytes 12 to 24576. Pages are written and synced here before the first
 //! of them is written home. Of two whole halves the one with the higher number counts, as long as

@@ -32,7 +32,7 @@ use std::{
 const RECOVERY: &str = include_str!("../../../../examples/systemd/forebay-recover@.service");
 /// Its name, and the program's path in it.
 pub const RECOVERY_FILE: &str = "forebay-recover@.service";
-const RECOVERY_PROGRAM: &str = "/usr/local/bin/forebay";
+const RECOVERY_PROGRAM: &str = "/usr/bin/forebay";
 
 /// The user's wishes.
 pub struct PlanWish<'a> {

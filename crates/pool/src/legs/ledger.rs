@@ -5,7 +5,8 @@
 //!    and every leg that is *joining*.
 //! 2. A leg of the set that fails is *lost*. What waits for it goes on waiting.
 //! 3. The set without the lost legs is written, with the next generation, to the superblock of
-//!    every leg that is left. When all of them have it, nothing waits for a lost leg any more.
+//!    every leg that is left. With a leg on a disk, it is noted in the pool's file as well. When
+//!    all have it, nothing waits for a lost leg any more.
 //! 4. A leg that returns is *copied to*: it gets every write from then on, and everything from
 //!    before by a copy.
 //! 5. When the copy is complete the leg is *joining*: every write needs it.
