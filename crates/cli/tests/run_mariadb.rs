@@ -22,7 +22,7 @@ use forebay_bench::mariadb::{
     client::Connection,
     server::{self, Launch, Server, said_by},
 };
-use forebay_bench::{mariadb::MariaDb, sql::Client};
+use forebay_bench::{mariadb::MariaDb, scratch::ScratchPool, sql::Client};
 use std::{
     fs,
     process::Command,
@@ -35,11 +35,16 @@ fn write_some(server: &Server, writers: &mut [Writer], transactions: u64) {
     writers::write_some::<Connection>(server.socket(), writers, transactions);
 }
 
+/// A server's launch, with the sandbox and the pool that it is in; none where none is installed.
+fn launched() -> Option<(Sandbox, ScratchPool, Launch)> {
+    let (sandbox, pool) = (Sandbox::new(), small_pool());
+    let launch = launch_in(&sandbox, pool.path())?;
+    Some((sandbox, pool, launch))
+}
+
 #[test]
 fn redo_and_binary_log_are_absorbed_as_debian_configures_them() {
-    let sandbox = Sandbox::new();
-    let pool = small_pool();
-    let Some(launch) = launch_in(&sandbox, pool.path()) else {
+    let Some((_sandbox, _pool, launch)) = launched() else {
         return;
     };
     let server = Server::start(&launch).unwrap();
@@ -65,9 +70,7 @@ fn redo_and_binary_log_are_absorbed_as_debian_configures_them() {
 /// booted anew, so that everything in the pool is written to the files again.
 fn storm(name: &str, strikes: usize, other_boots: bool) {
     let mut random = random(name);
-    let sandbox = Sandbox::new();
-    let pool = small_pool();
-    let Some(mut launch) = launch_in(&sandbox, pool.path()) else {
+    let Some((_sandbox, _pool, mut launch)) = launched() else {
         return;
     };
     // So that InnoDB writes its pages, and a crash finds some half done.
@@ -124,9 +127,7 @@ fn nor_if_the_machine_boots_anew_each_time() {
 
 #[test]
 fn what_a_dba_does_leaves_the_logs_absorbed() {
-    let sandbox = Sandbox::new();
-    let pool = small_pool();
-    let Some(mut launch) = launch_in(&sandbox, pool.path()) else {
+    let Some((_sandbox, _pool, mut launch)) = launched() else {
         return;
     };
     let server = Server::start(&launch).unwrap();
@@ -201,9 +202,7 @@ fn status_writes(launch: &Launch, name: &str) -> u64 {
 
 #[test]
 fn mariadb_starts_again_after_each_of_innodbs_three_shutdowns() {
-    let sandbox = Sandbox::new();
-    let pool = small_pool();
-    let Some(mut launch) = launch_in(&sandbox, pool.path()) else {
+    let Some((_sandbox, _pool, mut launch)) = launched() else {
         return;
     };
     let mut writers = Writer::several(2, &mut random("shutdown"));
@@ -229,9 +228,7 @@ fn mariadb_starts_again_after_each_of_innodbs_three_shutdowns() {
 
 #[test]
 fn a_backup_beside_it_is_whole_and_takes_nothing_from_it() {
-    let sandbox = Sandbox::new();
-    let pool = small_pool();
-    let Some(launch) = launch_in(&sandbox, pool.path()) else {
+    let Some((sandbox, _pool, launch)) = launched() else {
         return;
     };
     let Ok(_) = server::program("mariadb-backup") else {
