@@ -5,7 +5,8 @@
 //! * [`open_dax`] maps real persistent memory;
 //! * [`open_emulated`] maps an ordinary file or tmpfs, and says that it survives only a process
 //!   crash;
-//! * [`SimMedia`] is volatile memory that knows which lines were fenced, and yields crash images.
+//! * `SimMedia`, with the feature `failpoints`, is volatile memory that knows which lines were
+//!   fenced, and yields crash images.
 //!
 //! All `unsafe` of the crate stands in this module, in [`persist`](crate::persist), and where
 //! OpenSSL is called (`legs::openssl`).
@@ -24,6 +25,7 @@ mod mapping;
 mod post_box;
 mod process;
 pub(crate) mod sector;
+#[cfg(feature = "failpoints")]
 mod sim;
 mod synced;
 mod volatile;
@@ -43,6 +45,7 @@ pub use mapped::{Atomics, Mapped, wait, wake, wake_all, wake_one};
 pub(crate) use mapping::PoolAccess;
 #[doc(hidden)]
 pub use process::ProcessMark;
+#[cfg(feature = "failpoints")]
 pub use sim::{CrashImages, CrashPoint, SimEvent, SimMedia};
 #[doc(hidden)]
 pub use synced::SyncedFile;

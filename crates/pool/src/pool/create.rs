@@ -183,7 +183,8 @@ impl PoolOptions {
     /// ```
     /// use forebay_pool::{PoolOptions, media::SimMedia};
     /// use std::sync::Arc;
-    /// let memory = Arc::new(SimMedia::new(1 << 20)); // yields what a power cut would leave
+    /// // Yields what a power cut would leave; with the feature `failpoints`.
+    /// let memory = Arc::new(SimMedia::new(1 << 20));
     /// let pool = PoolOptions::new().size(1 << 20).segment_size(64 << 10).create_on("simulated", memory)?;
     /// # Ok::<(), forebay_pool::PoolError>(())
     /// ```

@@ -240,7 +240,7 @@ impl PoolOptions {
     /// use std::sync::Arc;
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let options = PoolOptions::new().size(1 << 20).segment_size(64 << 10).emulated(true);
-    /// let media = Arc::new(SimMedia::new(1 << 20));
+    /// let media = Arc::new(SimMedia::new(1 << 20)); // with the feature `failpoints`
     /// drop(options.create_on("simulated", media.clone())?);
     /// let found = Arc::new(SimMedia::from_image(media.image())); // as a killed process leaves it
     /// let pool = options.open_on("simulated", found)?;
