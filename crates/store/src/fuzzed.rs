@@ -4,7 +4,11 @@
 
 use crate::{
     VALUE_BYTES_MAX,
-    compression::unpack,
+    compression::{
+        Compression, Compressor, DictionarySource, NoDictionaries, TrainingPace, UnpackDictionary,
+        unpack,
+    },
+    dictionaries::{self, DictionaryFiles},
     disk::{HeldDirectory, RealDisk},
     index,
     large_values::LargeValues,
@@ -15,7 +19,11 @@ use crate::{
 };
 use forebay_pool::{Lsn, Record, RecordHeader, crc32c};
 use parking_lot::Mutex;
-use std::{fs, path::Path, sync::Arc};
+use std::{
+    fs,
+    path::Path,
+    sync::{Arc, OnceLock},
+};
 use uuid::Uuid;
 
 /// The store that the bytes belong to.
@@ -144,19 +152,82 @@ fn read_all(log: &ValueLog, bytes: u64) {
 /// The stored form of a compressed value: as it is, and with each algorithm and a right length.
 pub fn compressed_value(data: &[u8]) {
     let mut read = b"before".to_vec();
-    let _ = unpack(data, &mut read);
+    let dictionaries = OneDictionary::get();
+    let _ = unpack(data, &mut read, dictionaries);
     assert!(read.starts_with(b"before") && read.capacity() <= packed_most(data.len()));
-    for algorithm in 0..4 {
+    for algorithm in 0..5 {
         for length in [data.len() as u32, 1000, 1 << 20, u32::MAX] {
             let sealed = [&length.to_le_bytes()[..], &[algorithm], data].concat();
             let mut read = Vec::new();
-            match unpack(&sealed, &mut read) {
+            match unpack(&sealed, &mut read, dictionaries) {
                 Ok(()) => assert_eq!(read.len(), length as usize),
                 Err(_) => assert!(read.is_empty()),
             }
             assert!(read.capacity() <= packed_most(sealed.len()));
         }
     }
+}
+
+/// A dictionary, of number 1; none without Zstandard.
+struct OneDictionary(Option<UnpackDictionary>);
+
+impl OneDictionary {
+    fn get() -> &'static Self {
+        static ONE: OnceLock<OneDictionary> = OnceLock::new();
+        ONE.get_or_init(|| {
+            let compressor = Compressor::new(Compression::ZstdDictionary(3));
+            let pace = TrainingPace {
+                sample_bytes: 64 << 10,
+                window_bytes: 64 << 10,
+            };
+            compressor.begin(pace, None);
+            for number in 0..4000 {
+                let value = format!(
+                    "the boat with number {number} lies in harbour {}",
+                    number % 7
+                );
+                compressor.packed(value.as_bytes(), |_, _| ());
+            }
+            let trained = compressor.train(1);
+            Self(trained.and_then(|it| UnpackDictionary::new(1, &it.bytes).ok()))
+        })
+    }
+}
+
+impl DictionarySource for OneDictionary {
+    fn with_dictionary(&self, number: u32, work: &mut dyn FnMut(&UnpackDictionary)) {
+        if let Some(dictionary) = self.0.as_ref().filter(|it| it.number() == number) {
+            work(dictionary);
+        }
+    }
+}
+
+/// A dictionary's file in `dir`: as it is, and with the right header.
+pub fn dictionary(dir: &Path, data: &[u8]) {
+    let state = crate::keyspace::DictionaryState::default();
+    let files = DictionaryFiles::open(Arc::new(RealDisk::default()), dir, OWNER, &state);
+    let below = dir.join(dictionaries::DIR);
+    let path = below.join(dictionaries::file_name(1));
+    let mut sealed = data.to_vec();
+    if sealed.len() >= 64 {
+        sealed[..4].copy_from_slice(b"FDIC");
+        sealed[8..12].copy_from_slice(&1_u32.to_le_bytes());
+        sealed[16..32].copy_from_slice(OWNER.as_bytes());
+        let crc = crc32c([&sealed[8..]]);
+        sealed[4..8].copy_from_slice(&crc.to_le_bytes());
+    }
+    for bytes in [data, &sealed] {
+        let written = fs::create_dir_all(&below).and_then(|()| fs::write(&path, bytes));
+        assert!(written.is_ok(), "{written:?}");
+        if let Ok(read) = files.read(1) {
+            assert!(bytes.ends_with(&read.bytes));
+        }
+        let _ = files.packing(1, 3);
+        if let Ok(dictionary) = files.prepare(1) {
+            assert_eq!(dictionary.number(), 1);
+        }
+    }
+    let _ = fs::remove_file(path);
 }
 
 /// What so many bytes may become at most, by any algorithm, and a little.
@@ -195,7 +266,7 @@ pub fn large_value(dir: &Path, data: &[u8]) {
                     compressed,
                 };
                 let mut read = Vec::new();
-                let _ = values.read(key, &value, &mut read);
+                let _ = values.read(key, &value, &mut read, &NoDictionaries);
                 assert!(compressed || read.len() <= data.len());
                 assert!(read.capacity() <= packed_most(data.len()));
             }

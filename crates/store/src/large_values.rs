@@ -21,7 +21,10 @@
 //! Length and checksum are those of what is stored.
 
 use crate::{
-    compression::{Compressor, NotUnpacked, PACKED_HEADER, raw_length, unpack},
+    compression::{
+        Compressor, DictionarySource, NoDictionaries, NotUnpacked, PACKED_HEADER, raw_length,
+        unpack,
+    },
     disk::{Disk, DiskFile},
     error::StoreError,
     limits::VALUE_BYTES_MAX,
@@ -296,6 +299,7 @@ impl LargeValues {
         key: &[u8],
         value: &LargeRef,
         to: &mut Vec<u8>,
+        dictionaries: &dyn DictionarySource,
     ) -> Result<(), StoreError> {
         let path = self.path(value.id);
         let damaged = |what: &str| StoreError::damaged(&path, what);
@@ -310,7 +314,7 @@ impl LargeValues {
         let at = (HEADER + key.len()) as u64;
         let start = to.len();
         let read = match value.compressed {
-            true => read_blocks(&*file, at, value, to),
+            true => read_blocks(&*file, at, value, to, dictionaries),
             false => {
                 to.resize(start + usize::try_from(value.bytes).unwrap_or(0), 0);
                 let read = file.read_exact_at(&mut to[start..], at);
@@ -384,7 +388,7 @@ impl LargeValues {
             crc: u32::try_from(crc).unwrap_or(0),
             compressed: false,
         };
-        self.read(&key, &value, &mut Vec::new())
+        self.read(&key, &value, &mut Vec::new(), &NoDictionaries)
     }
 
     /// True if the header of file `id` never reached the disk: then no record points to it.
@@ -451,6 +455,7 @@ fn read_blocks(
     mut at: u64,
     value: &LargeRef,
     to: &mut Vec<u8>,
+    dictionaries: &dyn DictionarySource,
 ) -> io::Result<Result<u32, (u64, NotUnpacked)>> {
     let (start, end) = (to.len(), at + value.bytes);
     let (mut block, mut crc) = (Vec::new(), Checksum::new());
@@ -475,7 +480,7 @@ fn read_blocks(
         );
         let unpacked = match said > most {
             true => Err(NotUnpacked::RawLength { said, most }),
-            false => unpack(&block, to),
+            false => unpack(&block, to, dictionaries),
         };
         if let Err(why) = unpacked {
             return Ok(Err((at, why)));
@@ -529,7 +534,9 @@ mod tests {
         drop(written);
         assert_eq!(values.settled_below(), pointer.id + 1);
         let mut read = b"before".to_vec();
-        values.read(b"key", &pointer, &mut read).unwrap();
+        values
+            .read(b"key", &pointer, &mut read, &NoDictionaries)
+            .unwrap();
         assert_eq!(read, [&b"before"[..], &value].concat());
         assert_eq!(values.key_of(pointer.id).unwrap(), b"key");
         assert_eq!(values.size().1, 1);
@@ -554,7 +561,9 @@ mod tests {
             drop(values.write(b"other", &[8; 1000], &Compressor::new(Compression::None)));
         }
         let mut read = Vec::new();
-        values.read(b"key", &pointer, &mut read).unwrap();
+        values
+            .read(b"key", &pointer, &mut read, &NoDictionaries)
+            .unwrap();
         assert_eq!(read, [7; 1000]);
         assert!(stray.exists());
     }
@@ -604,7 +613,11 @@ mod tests {
         let mut flipped = bytes.clone();
         flipped[500] ^= 1;
         std::fs::write(&path, flipped).unwrap();
-        assert!(values.read(b"key", &pointer, &mut Vec::new()).is_err());
+        assert!(
+            values
+                .read(b"key", &pointer, &mut Vec::new(), &NoDictionaries)
+                .is_err()
+        );
         // However long the file is, no memory is taken for what no value can be.
         let sparse = std::fs::File::create(&path).unwrap();
         sparse.set_len(1 << 42).unwrap();
@@ -616,14 +629,18 @@ mod tests {
             };
             let mut to = Vec::new();
             let refused = values
-                .read(b"key", &lying, &mut to)
+                .read(b"key", &lying, &mut to, &NoDictionaries)
                 .unwrap_err()
                 .to_string();
             assert!(refused.contains("longer than any value"), "{refused}");
             assert_eq!(to.capacity(), 0);
         }
         std::fs::write(&path, &bytes[..500]).unwrap();
-        assert!(values.read(b"key", &pointer, &mut Vec::new()).is_err());
+        assert!(
+            values
+                .read(b"key", &pointer, &mut Vec::new(), &NoDictionaries)
+                .is_err()
+        );
         std::fs::write(&path, &bytes[..50]).unwrap();
         assert!(values.key_of(pointer.id).is_err());
     }

@@ -84,7 +84,7 @@
 //! | cargo feature | has |
 //! |---|---|
 //! | `lz4` (default) | [`Compression::Lz4`] |
-//! | `zstd` | [`Compression::Zstd`]; needs a C compiler |
+//! | `zstd` | [`Compression::Zstd`], [`Compression::ZstdDictionary`]; needs a C compiler |
 //! | `serde` | values of Rust types, as JSON: `Store::put_json`, `Store::get_json`, `to_json` |
 //! | `bytes` | `bytes::Bytes` from a [`Value`], without a copy |
 //!
@@ -100,7 +100,7 @@
 //! The modules:
 //!
 //! * `options`; `disk`: files, and files that fail; `op`: operations as bytes;
-//! * `compression`: of values;
+//! * `compression`: of values; `dictionaries`: the files of what small ones have in common;
 //! * `log`: the address space of records; `large_values`: too large for it;
 //! * `memtable`: recent keys; `index`: all others; `range_tombstones`: deleted ranges; `manifest`;
 //! * `db`: where they come together.
@@ -109,6 +109,7 @@
 
 mod compression;
 mod db;
+mod dictionaries;
 // The three that are hidden are no part of the library's interface: they are open for its own tests
 // and fuzzers. What only these need is in no build that ships.
 #[doc(hidden)]

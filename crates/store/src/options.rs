@@ -1,6 +1,11 @@
 //! Options to open a store.
 
-use crate::{compression::Compression, disk::descriptors, error::StoreError, log::segments_min};
+use crate::{
+    compression::{Compression, TrainingPace},
+    disk::descriptors,
+    error::StoreError,
+    log::segments_min,
+};
 use forebay_pool::SEGMENTS_MAX;
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -103,6 +108,7 @@ pub struct StoreOptions {
     pub(crate) salvage: bool,
     pub(crate) clock: StoreClock,
     pub(crate) compression: Compression,
+    pub(crate) training_pace: TrainingPace,
 }
 
 impl Default for StoreOptions {
@@ -144,6 +150,7 @@ impl StoreOptions {
             salvage: false,
             clock: StoreClock::Wall,
             compression: Compression::None,
+            training_pace: TrainingPace::USUAL,
         }
     }
 
@@ -486,6 +493,18 @@ impl StoreOptions {
     #[must_use]
     pub const fn compression(mut self, compression: Compression) -> Self {
         self.compression = compression;
+        self
+    }
+
+    /// Dictionaries are made of so many bytes of small values, and looked at anew after as many,
+    /// for tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn dictionary_sample(mut self, bytes: usize) -> Self {
+        self.training_pace = TrainingPace {
+            sample_bytes: bytes,
+            window_bytes: bytes as u64,
+        };
         self
     }
 

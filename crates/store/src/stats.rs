@@ -55,6 +55,10 @@ pub struct Stats {
     /// The gain of compression of the values that were written, but for those of
     /// [keyspaces](crate::Keyspace::compression_stats).
     pub compression: CompressionStats,
+    /// Dictionaries of compressed values that the store keeps, of all keyspaces.
+    pub dictionaries: u64,
+    /// Bytes of their files.
+    pub dictionary_bytes: u64,
     /// The index.
     pub index: IndexStats,
     /// Times that a value-log file was synced since the store was opened.
@@ -72,7 +76,8 @@ pub struct Stats {
     /// The parts that this opening gave up, with `salvage`.
     pub given_up: Vec<String>,
     /// The reason that the value log or the index cannot be written, or no garbage be collected, at
-    /// present, if so; or that a write had no room that has none still.
+    /// present, if so; or that a write had no room that has none still; or that a dictionary of
+    /// compressed values is damaged, or cannot be written.
     pub trouble: Option<String>,
 }
 
@@ -92,6 +97,8 @@ pub struct CompressionStats {
     /// Those that were stored as they are: short ones, ones that became too little smaller, and
     /// ones that were not tried.
     pub kept_raw: u64,
+    /// Those that were compressed with a dictionary.
+    pub with_dictionary: u64,
 }
 
 /// Values that were looked at in the value log.

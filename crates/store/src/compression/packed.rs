@@ -2,12 +2,14 @@
 //!
 //! ```text
 //! 0  raw length   4
-//! 4  algorithm    1   0: none, 1: LZ4 (a block), 2: Zstandard (a frame)
-//! 5  frame
+//! 4  algorithm    1   0: none, 1: LZ4 (a block), 2: Zstandard (a frame),
+//!                     3: Zstandard with a dictionary
+//! 5  frame            of 3 without its magic number; its header has the dictionary's number
 //! ```
 
 use super::{
     Compression,
+    dictionary::{DictionarySource, PackDictionary},
     scratch::{CompressionScratch, with_scratch},
 };
 use forebay_pool::format::layout::SEGMENT_MAX;
@@ -16,12 +18,16 @@ use std::{fmt, ops::Range};
 /// Bytes before the frame.
 pub(crate) const HEADER: usize = 5;
 
+/// Shorter values are not tried without a dictionary: their records' headers take as much.
+pub(super) const BYTES_MIN: usize = 64;
 /// No frame is of more: values go into records by their raw lengths, and larger ones into blocks.
 const RAW_MAX: usize = SEGMENT_MAX as usize;
 /// What a byte of an LZ4 block can become at most.
 const LZ4_MOST: usize = 255;
 /// What the shortest block of a Zstandard frame can become, and its bytes.
 const ZSTD_BLOCK: (usize, usize) = (128 << 10, 4);
+/// What a Zstandard frame begins with, and is not stored where the algorithm says it all.
+const ZSTD_MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
 
 /// What a frame is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +36,7 @@ enum FrameAlgorithm {
     None,
     Lz4,
     Zstd,
+    ZstdDictionary,
 }
 
 /// The reason that bytes are not a value that can be decompressed.
@@ -47,6 +54,8 @@ pub(crate) enum NotUnpacked {
     NotBuiltIn(&'static str),
     /// It says to be longer than its frame can become.
     RawLength { said: usize, most: usize },
+    /// The dictionary of this number is not to be had.
+    Dictionary(u32),
     /// There is no memory for so many bytes.
     NoMemory(usize),
     /// The frame is none, or of another length.
@@ -71,6 +80,10 @@ impl fmt::Display for NotUnpacked {
                 f,
                 "a compressed value that is {said} bytes by its header, and {most} at most by its frame"
             ),
+            Self::Dictionary(number) => write!(
+                f,
+                "a value compressed with dictionary {number}, which cannot be had"
+            ),
             Self::NoMemory(bytes) => write!(f, "no memory for a value of {bytes} bytes"),
             Self::Frame(why) => write!(f, "a value that cannot be decompressed ({why})"),
         }
@@ -83,6 +96,7 @@ impl FrameAlgorithm {
             0 => Ok(Self::None),
             1 => Ok(Self::Lz4),
             2 => Ok(Self::Zstd),
+            3 => Ok(Self::ZstdDictionary),
             _ => Err(NotUnpacked::Algorithm(number)),
         }
     }
@@ -92,20 +106,23 @@ impl FrameAlgorithm {
         let most = match self {
             Self::None => frame,
             Self::Lz4 => frame.saturating_mul(LZ4_MOST),
-            Self::Zstd => (frame / ZSTD_BLOCK.1).saturating_mul(ZSTD_BLOCK.0),
+            Self::Zstd | Self::ZstdDictionary => {
+                (frame / ZSTD_BLOCK.1).saturating_mul(ZSTD_BLOCK.0)
+            }
         };
         most.min(RAW_MAX)
     }
 
     #[cfg_attr(
-        not(any(feature = "lz4", feature = "zstd")),
-        expect(unused_variables, reason = "nothing is built in")
+        not(feature = "zstd"),
+        expect(unused_variables, reason = "only Zstandard has dictionaries")
     )]
     fn decompress(
         self,
         frame: &[u8],
         to: &mut [u8],
         scratch: &mut CompressionScratch,
+        dictionaries: &dyn DictionarySource,
     ) -> Result<usize, NotUnpacked> {
         match self {
             Self::None => {
@@ -116,12 +133,41 @@ impl FrameAlgorithm {
             Self::Lz4 => scratch.unpack_lz4(frame, to).map_err(NotUnpacked::Frame),
             #[cfg(feature = "zstd")]
             Self::Zstd => scratch.unpack_zstd(frame, to).map_err(NotUnpacked::Frame),
+            #[cfg(feature = "zstd")]
+            Self::ZstdDictionary => unpack_with(frame, to, scratch, dictionaries),
             #[cfg(not(feature = "lz4"))]
             Self::Lz4 => Err(NotUnpacked::NotBuiltIn("lz4")),
             #[cfg(not(feature = "zstd"))]
-            Self::Zstd => Err(NotUnpacked::NotBuiltIn("zstd")),
+            Self::Zstd | Self::ZstdDictionary => Err(NotUnpacked::NotBuiltIn("zstd")),
         }
     }
+}
+
+/// Decompresses what was compressed with a dictionary.
+#[cfg(feature = "zstd")]
+fn unpack_with(
+    frame: &[u8],
+    to: &mut [u8],
+    scratch: &mut CompressionScratch,
+    dictionaries: &dyn DictionarySource,
+) -> Result<usize, NotUnpacked> {
+    let mut whole = std::mem::take(&mut scratch.framed);
+    whole.clear();
+    whole.extend_from_slice(&ZSTD_MAGIC);
+    whole.extend_from_slice(frame);
+    let unpacked = match zstd::zstd_safe::get_dict_id_from_frame(&whole) {
+        None => Err(NotUnpacked::Frame("it names no dictionary".to_owned())),
+        Some(number) => {
+            let mut done = Err(NotUnpacked::Dictionary(number.get()));
+            dictionaries.with_dictionary(number.get(), &mut |dictionary| {
+                let found = scratch.unpack_zstd_with(&whole, to, dictionary);
+                done = found.map_err(NotUnpacked::Frame);
+            });
+            done
+        }
+    };
+    scratch.framed = whole;
+    unpacked
 }
 
 fn header(raw: usize, algorithm: FrameAlgorithm) -> [u8; HEADER] {
@@ -146,12 +192,29 @@ pub(super) fn pack(
     let algorithm = match by {
         Compression::None => return None,
         Compression::Lz4 => FrameAlgorithm::Lz4,
-        Compression::Zstd(_) => FrameAlgorithm::Zstd,
+        Compression::Zstd(_) | Compression::ZstdDictionary(_) => FrameAlgorithm::Zstd,
     };
     let frame_max = (value.len() - value.len() / 8).checked_sub(HEADER)?;
     let frame = scratch.compress(by, value, HEADER, frame_max)?;
     scratch.packed[..HEADER].copy_from_slice(&header(value.len(), algorithm));
     Some(HEADER + frame)
+}
+
+/// The same with a dictionary.
+pub(super) fn pack_with(
+    scratch: &mut CompressionScratch,
+    dictionary: &PackDictionary,
+    value: &[u8],
+) -> Option<usize> {
+    let frame_max = (value.len() - value.len() / 8).checked_sub(HEADER)?;
+    // The header takes the place of the magic number.
+    let at = HEADER - ZSTD_MAGIC.len();
+    let frame = scratch.compress_with(dictionary, value, at, frame_max + ZSTD_MAGIC.len())?;
+    let head = header(value.len(), FrameAlgorithm::ZstdDictionary);
+    let place = &mut scratch.packed[..HEADER];
+    let is_whole = place.ends_with(&ZSTD_MAGIC);
+    place.copy_from_slice(&head);
+    is_whole.then_some(at + frame)
 }
 
 /// The value's length by its header, if that is there.
@@ -161,7 +224,11 @@ pub(crate) fn raw_length(body: &[u8]) -> Option<u32> {
 
 /// Appends the value of which `body` is stored to `to`. Takes no more memory than its frame can
 /// become, whatever its header says.
-pub(crate) fn unpack(body: &[u8], to: &mut Vec<u8>) -> Result<(), NotUnpacked> {
+pub(crate) fn unpack(
+    body: &[u8],
+    to: &mut Vec<u8>,
+    dictionaries: &dyn DictionarySource,
+) -> Result<(), NotUnpacked> {
     let (head, frame) = body
         .split_first_chunk::<HEADER>()
         .ok_or(NotUnpacked::Short)?;
@@ -175,7 +242,9 @@ pub(crate) fn unpack(body: &[u8], to: &mut Vec<u8>) -> Result<(), NotUnpacked> {
     to.try_reserve_exact(said)
         .map_err(|_| NotUnpacked::NoMemory(said))?;
     to.resize(start + said, 0);
-    let found = with_scratch(|scratch| algorithm.decompress(frame, &mut to[start..], scratch));
+    let found = with_scratch(|scratch| {
+        algorithm.decompress(frame, &mut to[start..], scratch, dictionaries)
+    });
     let found = found.and_then(|found| match found == said {
         true => Ok(()),
         false => Err(NotUnpacked::Frame(format!(
@@ -190,12 +259,16 @@ pub(crate) fn unpack(body: &[u8], to: &mut Vec<u8>) -> Result<(), NotUnpacked> {
 
 /// Has the value in `buffer` of which the bytes of `body` there are stored, and nothing else.
 /// Allocates nothing if the buffer is large enough.
-pub(crate) fn unpack_within(buffer: &mut Vec<u8>, body: Range<usize>) -> Result<(), NotUnpacked> {
+pub(crate) fn unpack_within(
+    buffer: &mut Vec<u8>,
+    body: Range<usize>,
+    dictionaries: &dyn DictionarySource,
+) -> Result<(), NotUnpacked> {
     let mut stored = with_scratch(|scratch| std::mem::take(&mut scratch.stored));
     stored.clear();
     stored.extend_from_slice(&buffer[body]);
     buffer.clear();
-    let done = unpack(&stored, buffer);
+    let done = unpack(&stored, buffer, dictionaries);
     with_scratch(|scratch| scratch.stored = stored);
     done
 }
@@ -203,7 +276,7 @@ pub(crate) fn unpack_within(buffer: &mut Vec<u8>, body: Range<usize>) -> Result<
 #[cfg(test)]
 #[cfg(all(feature = "lz4", feature = "zstd"))]
 mod tests {
-    use super::*;
+    use super::{super::dictionary::NoDictionaries, *};
 
     const ALL: [Compression; 4] = [
         Compression::Lz4,
@@ -231,11 +304,11 @@ mod tests {
                 let body = packed(by, &text(bytes));
                 assert_eq!(raw_length(&body), Some(bytes as u32));
                 let mut to = b"before".to_vec();
-                unpack(&body, &mut to).unwrap();
+                unpack(&body, &mut to, &NoDictionaries).unwrap();
                 assert!(to == [&b"before"[..], &text(bytes)].concat());
                 let mut within = [&b"key"[..], &body].concat();
                 let end = within.len();
-                unpack_within(&mut within, 3..end).unwrap();
+                unpack_within(&mut within, 3..end, &NoDictionaries).unwrap();
                 assert!(within == text(bytes));
             }
         }
@@ -254,13 +327,16 @@ mod tests {
                 let (mut to, most) = (Vec::new(), RAW_MAX);
                 let said = said as usize;
                 let refused = Err(NotUnpacked::RawLength { said, most });
-                assert_eq!(unpack(&lying, &mut to), refused, "{by}");
+                assert_eq!(unpack(&lying, &mut to, &NoDictionaries), refused, "{by}");
                 assert_eq!(to.capacity(), 0);
             }
             for said in [0, 1, 999, 1001, 20_000, 1 << 30, (1 << 30) + 1, u32::MAX] {
                 let lying = [&said.to_le_bytes()[..], &body[4..]].concat();
                 let mut to = Vec::new();
-                assert!(unpack(&lying, &mut to).is_err(), "{by}: {said}");
+                assert!(
+                    unpack(&lying, &mut to, &NoDictionaries).is_err(),
+                    "{by}: {said}"
+                );
                 let most = FrameAlgorithm::of_number(body[4]).unwrap();
                 assert!(to.is_empty() && to.capacity() <= most.most_of(body.len()));
             }
@@ -276,11 +352,14 @@ mod tests {
                     let mut changed = body.clone();
                     changed[at] ^= flip;
                     let mut to = Vec::new();
-                    if unpack(&changed, &mut to).is_ok() {
+                    if unpack(&changed, &mut to, &NoDictionaries).is_ok() {
                         assert_eq!(to.len(), raw_length(&changed).unwrap() as usize);
                     }
                 }
-                assert!(unpack(&body[..at], &mut Vec::new()).is_err(), "{by}: {at}");
+                assert!(
+                    unpack(&body[..at], &mut Vec::new(), &NoDictionaries).is_err(),
+                    "{by}: {at}"
+                );
             }
         }
     }
@@ -291,7 +370,7 @@ mod tests {
             for bytes in [64, 4096, 1 << 20, 20 << 20] {
                 let body = packed(by, &vec![0; bytes]);
                 let mut to = Vec::new();
-                unpack(&body, &mut to).unwrap();
+                unpack(&body, &mut to, &NoDictionaries).unwrap();
                 assert_eq!(to.len(), bytes, "{by}");
             }
         }

@@ -1,7 +1,9 @@
 //! A thread's buffers for compressing: room for the output, and the algorithms' own tables. So a
 //! put allocates nothing, but for its first ones and for values beyond [`KEPT_MAX`].
 
-use super::Compression;
+#[cfg(feature = "zstd")]
+use super::dictionary::UnpackDictionary;
+use super::{Compression, dictionary::PackDictionary};
 use std::{
     cell::Cell,
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
@@ -16,8 +18,13 @@ pub(super) struct CompressionScratch {
     pub(super) packed: Vec<u8>,
     /// A copy of what is to be decompressed.
     pub(super) stored: Vec<u8>,
+    /// A frame that is to be decompressed, with what is not stored of it.
+    #[cfg(feature = "zstd")]
+    pub(super) framed: Vec<u8>,
     /// The thread's number.
     pub(super) number: usize,
+    /// Small values that it has seen.
+    small_values: usize,
     #[cfg(feature = "lz4")]
     lz4: Lz4Tables,
     #[cfg(feature = "zstd")]
@@ -37,6 +44,9 @@ struct Lz4Tables {
 struct ZstdContexts {
     compressor: Option<(i32, zstd::bulk::Compressor<'static>)>,
     decompressor: Option<zstd::bulk::Decompressor<'static>>,
+    /// Those that get a dictionary with each value.
+    with_dictionary: Option<zstd::zstd_safe::CCtx<'static>>,
+    unpacks_with_dictionary: Option<zstd::zstd_safe::DCtx<'static>>,
 }
 
 thread_local! {
@@ -60,6 +70,9 @@ impl CompressionScratch {
         Self {
             packed: Vec::new(),
             stored: Vec::new(),
+            #[cfg(feature = "zstd")]
+            framed: Vec::new(),
+            small_values: 0,
             number: NUMBER.fetch_add(1, Relaxed),
             #[cfg(feature = "lz4")]
             lz4: Lz4Tables::default(),
@@ -71,6 +84,10 @@ impl CompressionScratch {
     /// Gives back what only a very large value needed.
     fn trim(&mut self) {
         let is_large = |room: &Vec<u8>| room.capacity() > KEPT_MAX;
+        #[cfg(feature = "zstd")]
+        if is_large(&self.framed) {
+            self.framed = Vec::new();
+        }
         if is_large(&self.packed) || is_large(&self.stored) {
             (self.packed, self.stored) = (Vec::new(), Vec::new());
             #[cfg(feature = "zstd")]
@@ -109,7 +126,7 @@ impl CompressionScratch {
                 (bytes <= bytes_max).then_some(bytes)
             }
             #[cfg(feature = "zstd")]
-            Compression::Zstd(level) => {
+            Compression::Zstd(level) | Compression::ZstdDictionary(level) => {
                 // It ends early where there is no room for what it makes.
                 let room = self.room(at + bytes_max);
                 let kept = self.zstd.compressor.take().filter(|(of, _)| *of == level);
@@ -123,6 +140,44 @@ impl CompressionScratch {
             }
             _ => None,
         }
+    }
+
+    /// The same with a dictionary, of a small value.
+    #[cfg_attr(
+        not(feature = "zstd"),
+        expect(
+            unused_variables,
+            clippy::unused_self,
+            reason = "only Zstandard has dictionaries"
+        )
+    )]
+    pub(super) fn compress_with(
+        &mut self,
+        dictionary: &PackDictionary,
+        value: &[u8],
+        at: usize,
+        bytes_max: usize,
+    ) -> Option<usize> {
+        #[cfg(feature = "zstd")]
+        {
+            let room = self.room(at + bytes_max);
+            let mut context = match self.zstd.with_dictionary.take() {
+                Some(kept) => kept,
+                None => zstd::zstd_safe::CCtx::try_create()?,
+            };
+            let to = &mut self.packed[at..room];
+            let bytes = context.compress_using_cdict(to, value, dictionary.encoder());
+            self.zstd.with_dictionary = Some(context);
+            bytes.ok()
+        }
+        #[cfg(not(feature = "zstd"))]
+        None
+    }
+
+    /// The number of the next small value of this thread.
+    pub(super) fn next_small_value(&mut self) -> usize {
+        self.small_values = self.small_values.wrapping_add(1);
+        self.small_values
     }
 
     /// Has room for so many bytes in `self.packed`.
@@ -152,6 +207,23 @@ impl CompressionScratch {
         let bytes = decompressor.decompress_to_buffer(frame, to);
         self.zstd.decompressor = Some(decompressor);
         bytes.map_err(said)
+    }
+
+    /// The same of Zstandard with a dictionary.
+    #[cfg(feature = "zstd")]
+    pub(super) fn unpack_zstd_with(
+        &mut self,
+        frame: &[u8],
+        to: &mut [u8],
+        dictionary: &UnpackDictionary,
+    ) -> Result<usize, String> {
+        use zstd::zstd_safe::{DCtx, get_error_name};
+        let kept = self.zstd.unpacks_with_dictionary.take();
+        let kept = kept.or_else(DCtx::try_create);
+        let mut context = kept.ok_or_else(|| "no memory for it".to_owned())?;
+        let bytes = context.decompress_using_ddict(to, frame, dictionary.decoder());
+        self.zstd.unpacks_with_dictionary = Some(context);
+        bytes.map_err(|code| get_error_name(code).to_owned())
     }
 }
 

@@ -294,6 +294,7 @@ impl StoreCore {
     pub(super) fn run_compaction(&self) {
         let mut was_short = false;
         while !self.stopping() {
+            self.train_dictionaries();
             {
                 let mut state = self.background.state.lock();
                 if !state.compaction_work {

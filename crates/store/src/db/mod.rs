@@ -6,7 +6,7 @@
 //! | readers | look into the view, read the log | `read`, `scan` |
 //! | drain (two) | move sealed segments from the pool to the files | `log::drain` |
 //! | index | sorts frozen chunks and merges them into the index | `indexer` |
-//! | compaction | merges the index's tables | `indexer` |
+//! | compaction | merges the index's tables; makes dictionaries of small values | `indexer`, `dictionaries` |
 //! | collector | gives back the space of dead records, in files or in a resident log | `gc` |
 //!
 //! Lock order: `view_change`, then keys in order, then the stripes in order, then a shard of a
@@ -21,6 +21,7 @@ mod compact;
 mod copying;
 mod dead_starts;
 mod delete_range;
+mod dictionaries;
 mod disk_full;
 mod gc;
 mod indexer;
@@ -57,6 +58,7 @@ pub use write::Batch;
 use self::locks::Locks;
 use crate::{
     compression::Compressor,
+    dictionaries::DictionaryFiles,
     disk::{Disk, SyncMeter},
     error::StoreError,
     index::{Index, ValueCache},
@@ -134,6 +136,8 @@ pub(crate) struct StoreCore {
     large: LargeValues,
     /// Of the default keyspace's values.
     compressor: Compressor,
+    /// Of all values.
+    dictionaries: DictionaryFiles,
     hasher: foldhash::fast::RandomState,
     locks: Locks,
     view: ArcSwap<ReadView>,
@@ -390,6 +394,8 @@ impl StoreCore {
                 + self.index.passed_tombstones(),
             waits: self.waits(),
             compression: self.compressor.stats(),
+            dictionaries: self.dictionaries.named().len() as u64,
+            dictionary_bytes: self.dictionaries.bytes(),
             index: self.index.stats(),
             sync_calls,
             sync_seconds,
@@ -403,7 +409,8 @@ impl StoreCore {
                 .or_else(|| self.log.reserve().is_short().then(|| self.why_full()))
                 .or_else(|| self.tail.stalled())
                 .or_else(|| self.refused())
-                .or_else(|| self.collector.trouble()),
+                .or_else(|| self.collector.trouble())
+                .or_else(|| self.dictionaries.trouble()),
         }
     }
 }

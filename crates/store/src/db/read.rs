@@ -395,7 +395,8 @@ impl StoreCore {
             KeyChange::Compressed(stored) => {
                 let end = address.len as usize;
                 let stored = end - stored.len()..end;
-                unpack_within(buffer, stored).map_err(|why| self.not_unpacked(address, &why))?;
+                unpack_within(buffer, stored, &self.dictionaries)
+                    .map_err(|why| self.not_unpacked(key, address, &why))?;
                 if expiry.is_none() {
                     self.values.offer(address.lsn, buffer);
                 }
@@ -404,7 +405,7 @@ impl StoreCore {
             KeyChange::Large(_) if wait == WaitPolicy::No => Ok(None),
             KeyChange::Large(value) => {
                 buffer.clear();
-                match self.large.read(key, &value, buffer) {
+                match self.large.read(key, &value, buffer, &self.dictionaries) {
                     Ok(()) => at(0..buffer.len()),
                     // Collected since the lookup, as a value-log file may be.
                     Err(StoreError::Io { source, .. })
@@ -497,10 +498,37 @@ impl StoreCore {
         }
     }
 
-    fn not_unpacked(&self, address: RecordAddress, why: &NotUnpacked) -> StoreError {
+    fn not_unpacked(&self, key: &[u8], address: RecordAddress, why: &NotUnpacked) -> StoreError {
         match why {
+            NotUnpacked::Dictionary(number) => self.no_dictionary(key, address, *number),
             NotUnpacked::NotBuiltIn(algorithm) => StoreError::not_built_in(&self.dir, algorithm),
             why => self.unreadable(address, why),
+        }
+    }
+
+    /// Why a value cannot be read that was compressed with that dictionary.
+    fn no_dictionary(&self, key: &[u8], address: RecordAddress, number: u32) -> StoreError {
+        // It goes with its keyspace.
+        if let Err(dropped) = self.keyspaces().check(key) {
+            return dropped;
+        }
+        if self.is_outdated() {
+            return self.outdated(address.lsn, "needs a dictionary that is gone");
+        }
+        match self.dictionaries.prepare(number) {
+            Err(error) => self.dictionary_error(KeyspaceId::of(key), error),
+            Ok(_) => self.unreadable(address, NotUnpacked::Dictionary(number)),
+        }
+    }
+
+    /// The same error, which says of which keyspace a damaged dictionary is.
+    pub(super) fn dictionary_error(&self, id: KeyspaceId, error: StoreError) -> StoreError {
+        match error {
+            StoreError::Damaged { path, what } => {
+                let of_it = self.keyspaces().name_of(id);
+                StoreError::damaged(&path, format!("a dictionary of {of_it}: {what}"))
+            }
+            error => error,
         }
     }
 

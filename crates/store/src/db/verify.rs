@@ -3,6 +3,7 @@
 use super::{Scan, Store, StoreCore, sample::op_address};
 use crate::{
     error::StoreError,
+    keyspace::KeyspaceId,
     log::{LogReader, WalkStop},
     op::{KEY_LENGTH, LargeRef, ops},
     stats::VerifyReport,
@@ -11,7 +12,7 @@ use forebay_pool::Record;
 
 impl Store {
     /// Reads everything and checks every checksum: the index's tables, all records of the value-log
-    /// files, and the value of every key. Finds as many problems as it can.
+    /// files, dictionaries, and the value of every key. Finds as many problems as it can.
     ///
     /// # Errors
     /// Only what keeps it from looking at all; damage is in the report.
@@ -69,6 +70,9 @@ impl Store {
             }
             report.problems.extend(problem);
         }
+        // Told once, and not for each value that needs it.
+        let without_dictionary = shared.damaged_dictionaries();
+        report.problems.extend(without_dictionary.iter().cloned());
         let mut all = Scan::everything(snapshot.clone());
         loop {
             let key = match all.next_address() {
@@ -92,7 +96,12 @@ impl Store {
                     .push(format!("key {key:02x?} was listed, but is not found")),
                 // What was dropped meanwhile is missed by nobody.
                 Err(StoreError::KeyspaceDropped { .. }) => {}
-                Err(error) => report.problems.push(error.to_string()),
+                Err(error) => {
+                    let said = error.to_string();
+                    if !without_dictionary.contains(&said) {
+                        report.problems.push(said);
+                    }
+                }
             }
         }
         Ok(report)
@@ -100,6 +109,20 @@ impl Store {
 }
 
 impl StoreCore {
+    /// What reads say that need a dictionary that cannot be had.
+    fn damaged_dictionaries(&self) -> Vec<String> {
+        let named = self.dictionaries.named();
+        let damaged = named.iter().filter_map(|named| {
+            // Not what was prepared before: what is on the disk.
+            let error = self.dictionaries.read(named.number).err()?;
+            let told = self.dictionary_error(KeyspaceId(named.keyspace), error);
+            // Of a keyspace that was dropped meanwhile nothing is missed.
+            let is_named = self.log.state().keyspaces.dictionaries.has(named.number);
+            is_named.then(|| told.to_string())
+        });
+        damaged.collect()
+    }
+
     /// Why an operation of the record cannot be copied by the collector, if so: its key alone is
     /// too long for a record of this log.
     fn too_long_to_copy(&self, record: Record<'_>) -> Option<String> {

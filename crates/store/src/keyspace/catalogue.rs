@@ -155,6 +155,14 @@ impl KeyspaceCatalogue {
         live.find(|live| live.facts.name == name).cloned()
     }
 
+    /// What one is called to people.
+    pub(crate) fn name_of(&self, id: KeyspaceId) -> String {
+        match self.known.load().of(id.0) {
+            None => "the default keyspace".to_owned(),
+            Some(live) => format!("keyspace {:?}", live.facts.name),
+        }
+    }
+
     /// All there are, by name.
     pub(crate) fn list(&self) -> Vec<KeyspaceInfo> {
         let known = self.known.load();
@@ -162,6 +170,18 @@ impl KeyspaceCatalogue {
         let mut list: Vec<_> = there.map(|live| live.facts.info()).collect();
         list.sort_by(|a, b| a.name.cmp(&b.name));
         list
+    }
+
+    /// All there are.
+    pub(crate) fn all(&self) -> Vec<Arc<LiveKeyspace>> {
+        self.known.load().live.clone()
+    }
+
+    /// Those of whose small values there is a sample.
+    pub(crate) fn with_samples(&self) -> Vec<Arc<LiveKeyspace>> {
+        let known = self.known.load();
+        let has_sample = |live: &&Arc<LiveKeyspace>| live.compressor.has_sample();
+        known.live.iter().filter(has_sample).cloned().collect()
     }
 
     /// One was made, durably.

@@ -218,6 +218,72 @@ pub(crate) struct KeyspaceState {
     pub(crate) live: Vec<KeyspaceRef>,
     /// Numbers of dropped ones of which the index may have entries still.
     pub(crate) dropped: Vec<u32>,
+    /// The dictionaries of their compressed values, and of the default keyspace's.
+    #[serde(default, skip_serializing_if = "DictionaryState::is_empty")]
+    pub(crate) dictionaries: DictionaryState,
+}
+
+/// The manifest's state of all dictionaries.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DictionaryState {
+    /// The highest number that a dictionary ever had: none is used again.
+    pub(crate) last: u32,
+    /// By number.
+    pub(crate) live: Vec<DictionaryRef>,
+}
+
+/// The manifest's note of one dictionary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DictionaryRef {
+    pub(crate) number: u32,
+    /// 0: the default one.
+    pub(crate) keyspace: u32,
+    /// Of its file.
+    pub(crate) bytes: u32,
+    /// In its file.
+    pub(crate) crc: u32,
+}
+
+impl DictionaryState {
+    /// Dictionaries that a store has at most: each takes memory when it is used, and lines of the
+    /// manifest.
+    pub(crate) const COUNT_MAX: usize = 128;
+    /// And a keyspace.
+    const KEYSPACE_MAX: usize = 8;
+
+    /// True of a store that never had one: nothing is written of them then.
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// True if there may be another one of that keyspace's values beside these.
+    pub(crate) fn has_room(live: &[DictionaryRef], keyspace: u32) -> bool {
+        let of_it = live.iter().filter(|live| live.keyspace == keyspace);
+        live.len() < Self::COUNT_MAX && of_it.count() < Self::KEYSPACE_MAX
+    }
+
+    /// True if it names that one.
+    pub(crate) fn has(&self, number: u32) -> bool {
+        self.live.iter().any(|live| live.number == number)
+    }
+
+    /// Notes a new one.
+    pub(crate) fn add(&mut self, made: DictionaryRef) {
+        self.last = self.last.max(made.number);
+        self.live.push(made);
+    }
+
+    /// One that no program can have written, beside these keyspaces, if there is one.
+    fn flaw(&self, keyspaces: &[KeyspaceRef]) -> Option<String> {
+        let mut before = 0;
+        let wrong = self.live.iter().find(|live| {
+            let is_its = |keyspace: &KeyspaceRef| keyspace.id == live.keyspace;
+            let is_in_order = live.number > before && live.number <= self.last;
+            before = live.number;
+            !is_in_order || live.keyspace != 0 && !keyspaces.iter().any(is_its)
+        });
+        wrong.map(|live| format!("dictionary {} is out of place", live.number))
+    }
 }
 
 impl KeyspaceState {
@@ -250,6 +316,8 @@ impl KeyspaceState {
             compression: options.compression,
         };
         let mut with_it = self.clone();
+        // These have a bound of their own.
+        with_it.dictionaries = DictionaryState::default();
         with_it.add(made.clone());
         let bytes = with_it.manifest_bytes();
         if bytes > MANIFEST_BYTES_MAX {
@@ -277,6 +345,7 @@ impl KeyspaceState {
     /// Notes that one was dropped.
     pub(crate) fn drop(&mut self, id: u32) {
         self.live.retain(|live| live.id != id);
+        (self.dictionaries.live).retain(|dictionary| dictionary.keyspace != id);
         if !self.dropped.contains(&id) {
             self.dropped.push(id);
         }
@@ -309,7 +378,9 @@ impl KeyspaceState {
         let live = self.live.iter().map(|live| live.id);
         let mut all = live.chain(self.dropped.iter().copied());
         let wrong = all.find(|&id| id == 0 || id > self.last || !ids.insert(id));
-        wrong.map(|id| format!("keyspace number {id} is out of place"))
+        wrong
+            .map(|id| format!("keyspace number {id} is out of place"))
+            .or_else(|| self.dictionaries.flaw(&self.live))
     }
 }
 
@@ -339,10 +410,18 @@ mod tests {
             state.add(next);
         }
         state.drop(2);
+        for (number, keyspace) in [(2, 0), (3, 1), (7, 3)] {
+            state.dictionaries.add(DictionaryRef {
+                number,
+                keyspace,
+                bytes: 64,
+                crc: 7,
+            });
+        }
         assert_eq!(state.flaw(), None);
         let fourth = state.next("b", &KeyspaceOptions::new()).unwrap();
         assert_eq!(fourth.id, 4);
-        let broken: [fn(&mut KeyspaceState); 7] = [
+        let broken: [fn(&mut KeyspaceState); 11] = [
             |s| s.last = 2,
             |s| s.live[0].id = 0,
             |s| s.live[0].id = 3,
@@ -350,6 +429,10 @@ mod tests {
             |s| s.live[0].name = "c".to_owned(),
             |s| s.live[0].name = "\n".to_owned(),
             |s| s.live[0].ttl_ms = Some(0),
+            |s| s.dictionaries.last = 6,
+            |s| s.dictionaries.live[0].number = 3,
+            |s| s.dictionaries.live[1].keyspace = 2,
+            |s| s.dictionaries.live.swap(0, 1),
         ];
         for breaks in broken {
             let mut state = state.clone();

@@ -158,6 +158,7 @@ pub fn sized(variant: Durability, segment: u64, chunk_log: u64) -> StoreOptions 
         .memtable_size(64 << 10)
         .chunk_log_size(chunk_log)
         .cache_size(1 << 20)
+        .dictionary_sample(8 << 10)
 }
 
 pub const VARIANTS: [Durability; 5] = [
@@ -175,7 +176,11 @@ pub fn compressions() -> Vec<Compression> {
         all.push(Compression::Lz4);
     }
     if cfg!(feature = "zstd") {
-        all.extend([Compression::Zstd(1), Compression::Zstd(9)]);
+        all.extend([
+            Compression::Zstd(1),
+            Compression::Zstd(9),
+            Compression::ZstdDictionary(3),
+        ]);
     }
     all
 }

@@ -7,8 +7,9 @@
 //! 1. Make the directory, with a mark that it is unfinished (`target`).
 //! 2. Wait until the large values that have a number are pointed to, or given up.
 //! 3. Link or copy the tables of the snapshot's view, value-log files that are whole below its
-//!    tail, and large values. What is written to still is copied, up to the tail: of the last file
-//!    what was drained, the rest from the pool (`log_bytes`).
+//!    tail, large values, and last of all dictionaries: those that the manifest has then. What is
+//!    written to still is copied, up to the tail: of the last file what was drained, the rest from
+//!    the pool (`log_bytes`).
 //! 4. Sync everything; a backup reads what it copied again and checks it (`verify`).
 //! 5. Write the manifest: a store that was closed at the tail. The directory is a store from here
 //!    on. Remove the mark.
@@ -24,6 +25,7 @@ mod verify;
 
 use super::{Snapshot, Store, StoreCore};
 use crate::{
+    dictionaries,
     error::StoreError,
     index::NamedTable,
     large_values,
@@ -33,7 +35,7 @@ use crate::{
 };
 use forebay_pool::{Lsn, format::segment::next_start};
 use log_bytes::LogBytes;
-use std::{ops::Range, path::Path, sync::Arc, thread, time::Duration};
+use std::{collections::BTreeSet, ops::Range, path::Path, sync::Arc, thread, time::Duration};
 use target::{CopyTarget, SourceFile};
 
 /// Name of the index's directory in the store's.
@@ -121,7 +123,7 @@ impl Snapshot {
             }
         }
         // After all else: of a keyspace that was dropped meanwhile, what was copied may be a part.
-        let state = shared.log.state();
+        let state = self.copy_dictionaries(target)?;
         Ok(ManifestState {
             format_version: VERSION,
             uuid: state.uuid,
@@ -278,6 +280,41 @@ impl Snapshot {
             };
             source.read(at, to)
         })
+    }
+
+    /// The dictionaries that the manifest names; that manifest. What is dropped meanwhile, and its
+    /// dictionaries with it, it does not name in the end.
+    fn copy_dictionaries(&self, target: &mut CopyTarget<'_>) -> Result<ManifestState, StoreError> {
+        let (shared, dir) = (self.shared(), dictionaries::DIR);
+        let mut copied = BTreeSet::new();
+        loop {
+            let state = shared.log.state();
+            let named = &state.keyspaces.dictionaries.live;
+            if !named.is_empty() && copied.is_empty() {
+                target.make_dir(dir)?;
+            }
+            let missing = named.iter().filter(|named| !copied.contains(&named.number));
+            let missing: Vec<u32> = missing.map(|named| named.number).collect();
+            let Some(number) = missing.first().copied() else {
+                return Ok(state);
+            };
+            let name = dictionaries::file_name(number);
+            let added = shared
+                .dictionaries
+                .source(number)
+                .and_then(|(path, file, bytes)| {
+                    target.add(dir, &name, &SourceFile::Disk(path, file), bytes)
+                });
+            match added {
+                Err(_) if !shared.log.state().keyspaces.dictionaries.has(number) => {
+                    target.forget(dir, &name);
+                }
+                added => {
+                    added?;
+                    copied.insert(number);
+                }
+            }
+        }
     }
 
     /// Large values that a record below the moment may point to: those with lower numbers than

@@ -1,9 +1,10 @@
 //! Checks a backup's copies, as they are read back: every record's checksum, every large value's,
-//! and every table's.
+//! every dictionary's and every table's.
 
 use super::{INDEX, target::CopyTarget};
 use crate::{
     db::{Scan, Snapshot, StoreCore, read::WaitPolicy, recovery::walk},
+    dictionaries::{self, DictionaryFiles},
     disk::HeldDirectory,
     error::StoreError,
     index::{Index, IndexOptions},
@@ -92,6 +93,14 @@ impl StoreCore {
         }
         let end = state.log_end.unwrap_or(state.indexed_to);
         walk(&log, self.uuid, state.indexed_to, end, |_, _| Ok(()))?;
+        let named = &state.keyspaces.dictionaries;
+        let disk = Arc::clone(&target.disk);
+        let copies = DictionaryFiles::open(disk, dir, self.uuid, named);
+        for named in &named.live {
+            if is_copied(dictionaries::DIR, &dictionaries::file_name(named.number)) {
+                copies.read(named.number)?;
+            }
+        }
         let disk = Arc::clone(&target.disk);
         let mut failed = Vec::new();
         let large = LargeValues::open(disk, dir, self.uuid, state.large_from)?;

@@ -11,7 +11,7 @@
 //! 3. Take it out of the manifest, durably, with its number noted as dropped.
 //! 4. Its keys are dead from now on, wherever they are (`keyspace::catalogue`): ingestions and
 //!    merges of the index leave them out, the collector copies none of their records, and large
-//!    values to which they lead go.
+//!    values to which they lead go. So do its dictionaries, which left the manifest with it.
 //! 5. In the background: the index's runs that have any are written anew without them
 //!    (`index::lsm::clearing`), and the collector looks again at all files.
 //! 6. When the index has none, and what memory had at 4 came into the index, the number goes out of
@@ -174,7 +174,9 @@ impl StoreCore {
         let made = self.log.state().keyspaces.next(name, options)?;
         self.log.note(|state| state.keyspaces.add(made.clone()))?;
         forebay_pool::failpoint!("store:keyspace-made");
-        Ok(self.keyspaces().add(made))
+        let made = self.keyspaces().add(made);
+        self.begin_dictionary(made.id(), &made.compressor);
+        Ok(made)
     }
 
     /// Steps 1 to 4.
@@ -197,6 +199,7 @@ impl StoreCore {
         self.log.note(|state| state.keyspaces.drop(id))?;
         forebay_pool::failpoint!("store:keyspace-dropped");
         keyspaces.drop(id, self.tail.tail());
+        self.dictionaries.forget(live.id());
         self.request_ingestion();
         self.request_compaction();
         self.collector.look_anew();

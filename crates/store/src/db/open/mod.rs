@@ -28,6 +28,7 @@ use super::{
 };
 use crate::{
     compression::Compressor,
+    dictionaries::DictionaryFiles,
     disk::{Disk, RealDisk, SyncMeter},
     error::StoreError,
     large_values::LargeValues,
@@ -181,6 +182,9 @@ impl Store {
                 true => session.no_room(0, e.to_string()),
                 false => e,
             })?;
+        let dictionaries = &session.state.keyspaces.dictionaries;
+        shared.dictionaries.remove_leftovers(dictionaries);
+        shared.begin_dictionaries();
         let mut store = Self {
             shared,
             threads: Vec::new(),
@@ -242,6 +246,12 @@ impl OpeningSession<'_> {
             refused: Mutex::default(),
             large,
             compressor: Compressor::new(self.options.compression),
+            dictionaries: DictionaryFiles::open(
+                Arc::clone(&self.disk),
+                self.dir,
+                self.state.uuid,
+                &self.state.keyspaces.dictionaries,
+            ),
             disk: Arc::clone(&self.disk),
             log: Arc::clone(&self.log),
         }
