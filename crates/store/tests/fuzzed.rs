@@ -2,8 +2,8 @@
 //! the store's files have, it does not panic, and takes no more memory than they can fill.
 //!
 //! Promise (store): No bytes of a manifest, an index manifest, a value-log file, an operation, a
-//! compressed value or a large value's file make a store panic or take memory beyond the file's
-//! size.
+//! compressed value, a large value's file or a dictionary's make a store panic or take memory
+//! beyond the file's size.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use forebay_pool::{RecordHeader, crc32c, format::segment::SegmentHeader};
@@ -35,17 +35,19 @@ fn run(target: &str, data: &[u8]) {
         "store-operation" => fuzzed::operation(data),
         "store-compressed-value" => fuzzed::compressed_value(data),
         "store-value-log" => fuzzed::value_log(tempfile::tempdir().unwrap().path(), data),
+        "store-dictionary" => fuzzed::dictionary(tempfile::tempdir().unwrap().path(), data),
         _ => fuzzed::large_value(tempfile::tempdir().unwrap().path(), data),
     }
 }
 
-const TARGETS: [&str; 6] = [
+const TARGETS: [&str; 7] = [
     "store-manifest",
     "store-index-manifest",
     "store-operation",
     "store-compressed-value",
     "store-value-log",
     "store-large-value",
+    "store-dictionary",
 ];
 
 #[test]
@@ -264,7 +266,30 @@ fn write_the_seeds() {
         2,
         &[&zstd[..], &[20, 0xA3, 0, 0, 0]].concat(),
     );
+    // Of dictionary 1: the empty frame, one of 20 zeros, and what begins as one.
+    compressed("zstd-dictionary-empty", 0, 3, &[0x21, 1, 0, 1, 0, 0]);
+    compressed("zstd-dictionary", 20, 3, &[0x21, 1, 20, 0xA3, 0, 0, 0]);
+    compressed(
+        "zstd-dictionary-cut",
+        100,
+        3,
+        &[0x21, 1, 100, 0x9D, 0, 0, 8],
+    );
     compressed("of-no-algorithm", 3, 7, b"abc");
+    let dictionary = |name: &str, number: u32, content: &[u8]| {
+        let mut header = [0; 64];
+        header[..4].copy_from_slice(b"FDIC");
+        header[8..12].copy_from_slice(&number.to_le_bytes());
+        header[16..32].copy_from_slice(fuzzed::OWNER.as_bytes());
+        let crc = crc32c([&header[8..], content]);
+        header[4..8].copy_from_slice(&crc.to_le_bytes());
+        put("store-dictionary", name, &[&header[..], content].concat());
+    };
+    let begins = [0x37, 0xA4, 0x30, 0xEC, 1, 0, 0, 0];
+    dictionary("without-tables", 1, &[&begins[..], &[9; 300]].concat());
+    dictionary("of-another-number", 2, &begins);
+    dictionary("no-dictionary", 1, b"the boat is blue");
+    put("store-dictionary", "cut-short", b"FDIC");
     let large = |key: &[u8], length: u32, value: &[u8]| {
         let mut header = [0; 64];
         header[..4].copy_from_slice(b"FLRG");
