@@ -1,13 +1,14 @@
 //! Measurement of compression, not a check: `cargo test --release -p forebay-store --features zstd
 //! --test compression_speed -- --ignored --nocapture`, with `MIB` (of values of each kind and size,
-//! default 32). The pool is emulated; nothing is synced by a put.
+//! default 32), and `KIND` and `BYTES` for one of them. The pool is emulated; nothing is synced by
+//! a put. A dictionary is made of other values of the kind before.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 
 use common::{Rng, compressions};
 use forebay_pool::PoolOptions;
-use forebay_store::{Compression, StoreOptions};
+use forebay_store::{Compression, Stats, Store, StoreOptions};
 use std::time::Instant;
 
 const WORDS: [&str; 24] = [
@@ -51,6 +52,18 @@ fn value(kind: &str, bytes: usize, random: &mut Rng) -> Vec<u8> {
     value
 }
 
+/// Puts other values of the kind until the store has a dictionary, if it makes one.
+fn warm_up(store: &Store, kind: &str, bytes: usize) {
+    let (mut random, begun) = (Rng(7), Instant::now());
+    while store.stats().compression.with_dictionary == 0 && begun.elapsed().as_secs() < 3 {
+        for i in 0..1000_u64 {
+            let value = value(kind, bytes, &mut random);
+            store.put(&i.to_be_bytes(), &value).unwrap();
+        }
+    }
+    store.flush().unwrap();
+}
+
 /// Puts so many values and gets them again; prints what that cost and gained.
 fn measure(kind: &str, bytes: usize, by: Compression, count: usize) {
     let dir = tempfile::tempdir().unwrap();
@@ -58,6 +71,10 @@ fn measure(kind: &str, bytes: usize, by: Compression, count: usize) {
     let pool = pool.create(dir.path().join("pool")).unwrap();
     let options = StoreOptions::new().compression(by).cache_size(1 << 20);
     let store = options.open(dir.path().join("store"), &pool).unwrap();
+    if matches!(by, Compression::ZstdDictionary(_)) && bytes <= 4096 {
+        warm_up(&store, kind, bytes);
+    }
+    let before = store.stats();
     let mut random = Rng(1);
     // Some are put again and again: making them is not to be measured.
     let values: Vec<_> = (0..count.min(2000))
@@ -78,17 +95,19 @@ fn measure(kind: &str, bytes: usize, by: Compression, count: usize) {
         assert!(found.is_some_and(|found| found.len() == bytes), "{i}");
     }
     let get = each(begun);
-    let stats = store.stats();
+    let after = store.stats();
+    let since = |of: fn(&Stats) -> u64| (of(&after) - of(&before)) as f64;
     let raw = (count * bytes) as f64;
     println!(
-        "  {kind:9} {bytes:>8}  {:8}  put {put:>9.0} ns  get {get:>9.0} ns  values {:.2}  log {:.2}  kept raw {:3.0} %",
+        "  {kind:9} {bytes:>8}  {:11}  put {put:>9.0} ns  get {get:>9.0} ns  values {:.2}  log {:.2}  kept raw {:3.0} %",
         by.to_string(),
         match by {
             Compression::None => 1.0,
-            _ => raw / stats.compression.stored_bytes as f64,
+            _ => raw / since(|stats| stats.compression.stored_bytes),
         },
-        raw / (stats.log_tail + stats.large_value_bytes) as f64,
-        100.0 * stats.compression.kept_raw as f64 / stats.compression.values.max(1) as f64,
+        raw / since(|stats| stats.log_tail + stats.large_value_bytes),
+        100.0 * since(|stats| stats.compression.kept_raw)
+            / since(|stats| stats.compression.values).max(1.0),
     );
 }
 
@@ -97,49 +116,22 @@ fn measure(kind: &str, bytes: usize, by: Compression, count: usize) {
 fn compression_beside_none() {
     let mib = std::env::var("MIB").ok().and_then(|mib| mib.parse().ok());
     let mib: usize = mib.unwrap_or(32);
+    let only = |name: &str| std::env::var(name).ok();
+    let (only_kind, only_bytes) = (only("KIND"), only("BYTES"));
+    let is_asked = |only: &Option<String>, it: &str| only.as_ref().is_none_or(|only| only == it);
+    let mut all = compressions();
+    if cfg!(feature = "zstd") {
+        all.push(Compression::ZstdDictionary(1));
+    }
     println!("times smaller: the values, and the log with all headers");
     for kind in ["JSON rows", "text", "random"] {
-        for bytes in [100, 400, 1000, 4096, 32 << 10, 1 << 20] {
+        for bytes in [100, 200, 400, 1000, 4096, 32 << 10, 1 << 20_usize] {
+            if !is_asked(&only_kind, kind) || !is_asked(&only_bytes, &bytes.to_string()) {
+                continue;
+            }
             let count = ((mib << 20) / bytes).clamp(8, 100_000);
-            for by in compressions() {
-                measure(kind, bytes, by, count);
-            }
-        }
-    }
-}
-
-/// What Zstandard makes of small values with a dictionary of 16 KiB of earlier ones, as a log
-/// segment could carry, and without.
-#[cfg(feature = "zstd")]
-#[test]
-#[ignore = "a measurement"]
-fn a_dictionary_of_earlier_values_beside_none() {
-    use zstd::{bulk::Compressor, dict::EncoderDictionary};
-    for kind in ["JSON rows", "text"] {
-        for bytes in [100, 200, 400, 1000] {
-            let mut random = Rng(2);
-            let mut earlier = Vec::new();
-            while earlier.len() < 16 << 10 {
-                earlier.extend(value(kind, bytes, &mut random));
-            }
-            let values: Vec<_> = (0..20_000)
-                .map(|_| value(kind, bytes, &mut random))
-                .collect();
-            let dictionary = EncoderDictionary::copy(&earlier, 1);
-            let with = Compressor::with_prepared_dictionary(&dictionary).unwrap();
-            for (what, mut compressor) in [
-                ("without", Compressor::new(1).unwrap()),
-                ("with a dictionary", with),
-            ] {
-                let mut room = vec![0; 2 * bytes + 100];
-                let begun = Instant::now();
-                let stored: usize = values
-                    .iter()
-                    .map(|value| compressor.compress_to_buffer(value, &mut room[..]).unwrap())
-                    .sum();
-                let each = begun.elapsed().as_nanos() / values.len() as u128;
-                let times = (bytes * values.len()) as f64 / stored as f64;
-                println!("  {kind:9} {bytes:>5}  {what:17}  {times:.2} times smaller  {each} ns");
+            for by in &all {
+                measure(kind, bytes, *by, count);
             }
         }
     }
