@@ -6,7 +6,8 @@
 //! libforebay.so would have it, and answers `ok N` or `errno N`. What follows `other` is done by a
 //! second process, what follows `third` by a third one, whose recoveries are cut as `LAB_CUT_THIRD`
 //! says; with `begin` before it the answer is not waited for, until `end` asks for it. Of one that
-//! died it is `gone 0`.
+//! died it is `gone 0`. With `LAB_COUNTS_CHANGES` calls that change names are counted, as the front
+//! ends do it.
 
 #[path = "../tests/common/content.rs"]
 mod content;
@@ -200,6 +201,13 @@ fn wait_at(place: &Path) {
     }
 }
 
+/// Names may have been changed.
+fn count_change() {
+    if std::env::var_os("LAB_COUNTS_CHANGES").is_some() && client::counts_changes() {
+        client::changed_on(None);
+    }
+}
+
 /// A call that changes names; `before` is done when the kernel is about to.
 fn change_names(words: &[&str], before: impl Fn()) -> Result<usize, Errno> {
     use rustix::fs;
@@ -233,6 +241,7 @@ fn change_names(words: &[&str], before: impl Fn()) -> Result<usize, Errno> {
         }
         _ => Err(Errno::NOSYS),
     };
+    count_change();
     done.map(|()| 0)
 }
 
@@ -248,6 +257,8 @@ fn call(words: &[&str], files: &mut HashMap<String, OwnedFd>) -> Result<usize, E
             let name = path(name)?;
             let flags = c_int::try_from(number(flags)?).map_err(|_| Errno::INVAL)?;
             let mut opened = None;
+            let is_new = flags & libc::O_CREAT != 0
+                && rustix::fs::access(&name, rustix::fs::Access::EXISTS).is_err();
             let done = client::open(libc::AT_FDCWD, &name, flags, |flags| {
                 let flags = OFlags::from_bits_retain(flags as u32) | OFlags::CLOEXEC;
                 let fd = rustix::fs::open(&name, flags, Mode::from_raw_mode(0o644))?;
@@ -257,6 +268,9 @@ fn call(words: &[&str], files: &mut HashMap<String, OwnedFd>) -> Result<usize, E
                 // What was opened in vain the client has closed.
                 std::mem::forget(opened);
                 return Err(errno);
+            }
+            if is_new {
+                count_change();
             }
             let opened = opened.ok_or(Errno::BADF)?;
             let absorbed = client::absorbs(opened.as_raw_fd());

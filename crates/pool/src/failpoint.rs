@@ -10,6 +10,7 @@
 //! | `FOREBAY_TEST_WAITS=NAME=MS,…` | a wait has another limit: [`limit`] |
 //! | `FOREBAY_TEST_BOOT_ID=UUID` | it is another boot of the machine |
 //! | `FOREBAY_TEST_POOL_SURVIVED=1` | an emulated pool is persistent memory, and outlasts a boot |
+//! | `FOREBAY_TEST_STEPS=1` | each failpoint asks the kernel for a file of its name, for a tracer |
 //! | `FOREBAY_TEST_SYNCED=DIR` | who syncs files of a lane keeps copies of them as they were synced |
 
 mod moments;
@@ -36,6 +37,7 @@ struct FaultSettings {
     boot_id: Option<String>,
     pool_survived: bool,
     synced: Option<PathBuf>,
+    is_traced: bool,
 }
 
 fn settings() -> &'static FaultSettings {
@@ -61,6 +63,7 @@ fn settings() -> &'static FaultSettings {
             boot_id: std::env::var("FOREBAY_TEST_BOOT_ID").ok(),
             pool_survived: std::env::var_os("FOREBAY_TEST_POOL_SURVIVED").is_some(),
             synced: path("FOREBAY_TEST_SYNCED"),
+            is_traced: std::env::var_os("FOREBAY_TEST_STEPS").is_some(),
         }
     })
 }
