@@ -27,6 +27,8 @@ CONTROLS ?= $(if $(filter all,$(WORKLOAD)),8,0)
 REPORT ?= $(if $(filter all,$(WORKLOAD)),lab/powercut/REPORT.md,$(or $(CARGO_TARGET_DIR),target)/powercut.md)
 # The programs that people run: kills and cuts of each under Forebay, or measurements of each in turn.
 TIMES ?= 5
+# Simulated machines: seeds.
+SEEDS ?= 1000
 # The suites: cuts of each variant.
 ROUNDS ?= 100
 LAB_PROGRAMS := -p forebay -p forebay-preload -p forebay-powercut
@@ -39,7 +41,7 @@ BUILD_FAILPOINTS := cargo build --profile failpoints --features forebay/failpoin
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: docs help setup demo check test test-long wheel bench-python packages test-packages test-systemd image test-containers test-programs bench-programs test-legs bench-legs test-many-files test-aarch64 test-arm64 build-times failpoints powercut powercut-quick suites bench bench-quick lint fmt fuzz advisories
+.PHONY: docs help setup demo check test test-long wheel bench-python packages test-packages test-systemd image test-containers test-programs bench-programs test-legs bench-legs test-many-files test-aarch64 test-arm64 build-times simulate failpoints powercut powercut-quick suites bench bench-quick lint fmt fuzz advisories
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -106,6 +108,13 @@ test-long: ## Run the rest: the laboratory at toy size, pools on a disk, power c
 	scripts/wheel.py --profile dev --check
 	$(LAB)/peers/venv/bin/python -m unittest -q lab.python.selftest
 	@$(MAKE) --no-print-directory powercut-quick
+
+# The seeds are others each time, unless one is given.
+simulate: ## Kill and cut the files tier on simulated machines: SEEDS=1000, SEED=... for the first, TRACE=1 for each step of it
+	@scripts/setup.sh test
+	cargo build $(LOCKED) -p forebay-files --example lab
+	FOREBAY_SEED=$(or $(SEED),$(shell date +%s)) FOREBAY_SEEDS=$(SEEDS) $(if $(TRACE),FOREBAY_TRACE=1) \
+		cargo test $(LOCKED) -p forebay-files --test simulation what_was_synced -- --nocapture
 
 failpoints: ## Build forebay and libforebay.so as tests have them: they obey FOREBAY_TEST_BOOT_ID and the like; in target/failpoints/
 	$(BUILD_FAILPOINTS)
