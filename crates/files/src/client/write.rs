@@ -18,7 +18,6 @@ use super::{
     times::failed_write,
 };
 use crate::{
-    log::ENDED,
     shared::{FileState, SampledWrite},
     sys,
 };
@@ -174,7 +173,7 @@ impl WriteRequest<'_> {
             tail_rewrites::count(held.shared, written);
             drop(held);
             not_logged(session, (self.fd, number), sync_kind)?;
-        } else if request.log(entry, &mut held, changes, written)? {
+        } else if request.log(entry, &mut held, changes, written) {
             self.acknowledge(held, sync_kind)?;
         } else {
             drop(held);
@@ -186,22 +185,12 @@ impl WriteRequest<'_> {
     }
 
     /// Logs what the kernel has taken. False if the lane has it not: a sync is to be a real one.
-    ///
-    /// # Errors
-    /// Others took the room, and what they filled cannot be synced. What the kernel has was not
-    /// acknowledged.
     #[inline]
-    fn log(
-        &self,
-        entry: FdEntry,
-        held: &mut HeldFile,
-        changes: u64,
-        written: usize,
-    ) -> Result<bool, Errno> {
+    fn log(&self, entry: FdEntry, held: &mut HeldFile, changes: u64, written: usize) -> bool {
         let Ok(at) = self.place(entry, written) else {
             // Where it went is not known: it cannot be logged, and nothing after it.
             held.shared.stray(held.generation());
-            return Ok(false);
+            return false;
         };
         let end = at + written as u64;
         let logged = order::wrote(held, changes, end).and_then(|()| {
@@ -217,14 +206,18 @@ impl WriteRequest<'_> {
                 if let Some(sample) = sample {
                     sample.end(&held.session.page);
                 }
-                Ok(true)
+                true
             }
-            // The kernel has what the lane has not: nothing older is written over it.
-            Err(ENDED) => {
+            Err(why) => {
+                // The kernel has what the lane has not: nothing older is written over it.
                 held.shared.set_newer(at..end);
-                held.logged(Err(ENDED)).map(|()| false)
+                if held.logged(Err(why)).is_err() {
+                    // It needed more room than there was, or others took that, and what fills the
+                    // lane cannot be synced. No sync says that this is durable but a real one.
+                    held.shared.leave(held.generation());
+                }
+                false
             }
-            Err(errno) => Err(errno),
         }
     }
 

@@ -3,7 +3,7 @@
 
 use crate::{
     APPEND, LATER, OTHER_BOOT, RDWR,
-    common::{Lab, Running, content, holds},
+    common::{Lab, Running, content, eventually, holds},
 };
 use std::{fs, path::Path, thread, time::Duration};
 
@@ -66,6 +66,42 @@ fn a_write_refused_because_syncs_fail_has_changed_nothing() {
     run.kill_both();
     lab.recover(Some(OTHER_BOOT), &[]);
     assert!(fs::read(&path).unwrap() == expected);
+}
+
+/// Promise: as `a_write_refused_because_syncs_fail_has_changed_nothing`.
+#[test]
+fn a_write_with_more_records_than_room_is_not_half_refused() {
+    let lab = Lab::new();
+    let mut run = lab.run();
+    let path = lab.data("b.log");
+    run.open("a", &lab.data("a.log"), APPEND);
+    run.open("b", &path, APPEND);
+    lab.inject(libc::EIO, u64::MAX);
+    while !lab.label().starts_with("failed:") {
+        run.call("write a 1 5000").unwrap();
+    }
+    let mut expected: Vec<u8> = Vec::new();
+    for i in 0.. {
+        assert!(i < 100, "more than the pool holds");
+        // More than two segments: the lane has room for its beginning at last.
+        match run.call(format!("write b {i} 150000")) {
+            Ok(bytes) => expected.extend(&content(i, 150_000)[..bytes]),
+            Err(errno) => {
+                assert_eq!(errno, libc::EIO);
+                break;
+            }
+        }
+    }
+    assert!(fs::read(&path).unwrap() == expected);
+    run.call("sync b").unwrap_err();
+    lab.inject(libc::EIO, 0);
+    // Once the other file is sound.
+    assert!(eventually(|| run.call("sync b") == Ok(0)));
+    run.kill_both();
+    lab.power_cut();
+    lab.recover(Some(OTHER_BOOT), &[]);
+    assert!(fs::read(&path).unwrap() == expected);
+    assert_eq!(lab.lanes(), 0);
 }
 
 /// Promise (disks): A sync that fails behind the database costs no acknowledged byte, also where no
