@@ -11,7 +11,7 @@
 //! `FOREBAY_SEED=n FOREBAY_TRACE=1` shows every step of a seed; `FOREBAY_SEEDS=n` runs as many
 //! from there on (`make simulate`).
 #![cfg(target_arch = "x86_64")]
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod disk;
 mod machine;

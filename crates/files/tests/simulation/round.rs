@@ -385,12 +385,11 @@ fn reports(said: &str) -> Vec<String> {
         files.map(move |file| (&lane["outcome"], file))
     });
     let line = |(outcome, file): (&Value, &Value)| {
-        let name = file["path"]
-            .as_str()
-            .and_then(|path| path.rsplit('/').next());
-        let (name, records) = (name.unwrap_or("?"), &file["records"]);
-        let is_refused = !file["refused"].is_null();
-        format!("{outcome}: {name}, {records} records, refused: {is_refused}")
+        let path = file["path"].as_str().unwrap_or_default();
+        let name = path.rsplit('/').next().unwrap_or_default();
+        let refused = file["refused"].as_str().map(|why| why.replace(path, name));
+        let why = refused.unwrap_or_default();
+        format!("{outcome}: {name}, {} records. {why}", file["records"])
     };
     files.map(line).collect()
 }
