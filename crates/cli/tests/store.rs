@@ -193,6 +193,11 @@ fn stats_gc_and_verify_report() {
     assert_eq!(sample["raw_bytes"], row.len() + 2);
     assert!(sample["stored_bytes"].as_u64() < Some(100), "{sample}");
     assert_eq!(sandbox.run("store get --dir s row").ok().text(), row);
+    sandbox
+        .run("store put --dir s small --compression zstd-dict=9 a-row")
+        .ok();
+    let text = sandbox.run("store stats --dir s").ok().text();
+    assert!(text.contains("dictionaries:"), "{text}");
     let gc = sandbox.json("store gc --dir s --json");
     assert!(gc["files"].as_u64().is_some(), "{gc}");
     assert!(

@@ -26,8 +26,9 @@ pub struct StoreArguments {
     /// this, a store that was kept so goes on in files
     #[arg(long, requires = "pool")]
     resident: bool,
-    /// Compression of the values that this command writes: none, lz4, zstd, or zstd=LEVEL, from
-    /// -7 to 22. Those that are there are read and kept as they are
+    /// Compression of the values that this command writes: none, lz4, zstd or zstd-dict (with a
+    /// dictionary for small values), or zstd=LEVEL or zstd-dict=LEVEL, from -7 to 22. Those that
+    /// are there are read and kept as they are
     #[arg(long, value_name = "HOW", default_value_t)]
     compression: Compression,
     /// Open a pool that was made on persistent memory and lies elsewhere now

@@ -99,6 +99,14 @@ fn human(report: &StatsReport) -> String {
         ),
         ("compression", gained(report.value_sample.as_ref())),
         (
+            "dictionaries",
+            format!(
+                "{}, {}",
+                stats.dictionaries,
+                size::show(stats.dictionary_bytes)
+            ),
+        ),
+        (
             "garbage, estimated",
             format!(
                 "{}, space amplification {:.2}",
