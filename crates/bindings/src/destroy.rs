@@ -18,12 +18,13 @@ use std::{
 const REMOVED: &str = "data.removed";
 /// What a store's directory has (docs/store-format.md), the manifest first: once it is gone, the
 /// directory is no store.
-const OF_A_STORE: [&str; 8] = [
+const OF_A_STORE: [&str; 9] = [
     MANIFEST,
     "MANIFEST.tmp",
     "RESERVE",
     "vlog",
     "large",
+    "dict",
     "index",
     "given-up",
     "LOCK",

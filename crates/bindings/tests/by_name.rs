@@ -163,6 +163,9 @@ fn a_store_that_rust_made_is_opened_where_it_is() {
         Err(BindingError::Store(StoreError::InUse { .. }))
     ));
     store.close().unwrap();
+    // As a store with compressed values has it.
+    fs::create_dir(name.join("dict")).unwrap();
+    fs::write(name.join("dict/00000001.dict"), "dictionary").unwrap();
     destroy(&options, &name).unwrap();
     assert!(!name.exists() && path.exists());
     neighbour.put("ark", "brown").unwrap();
