@@ -41,7 +41,7 @@ BUILD_FAILPOINTS := cargo build --profile failpoints --features forebay/failpoin
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: docs help setup demo check test test-long wheel bench-python packages test-packages test-systemd image test-containers test-programs bench-programs test-legs bench-legs test-many-files test-aarch64 test-arm64 build-times simulate failpoints powercut powercut-quick suites bench bench-quick lint fmt fuzz advisories
+.PHONY: docs help setup demo check test test-long wheel bench-python packages test-packages test-systemd image test-containers test-programs bench-programs test-legs bench-legs bench-kernel test-many-files test-aarch64 test-arm64 build-times simulate failpoints powercut powercut-quick suites bench bench-quick lint fmt fuzz advisories
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -78,7 +78,7 @@ test: ## Run what must pass: lint, and every promise's test but those of the pow
 	@scripts/setup.sh test
 	@$(MAKE) --no-print-directory lint
 	scripts/run_tests.py --workspace $(LOCKED)
-	python3 -m unittest -q suites.selftest lab.programs.selftest lab.legs.selftest scripts.test_build_times scripts.test_commits scripts.test_dependencies scripts.test_examples scripts.test_faults scripts.test_kubernetes scripts.test_promises scripts.test_names scripts.test_circles scripts.test_links scripts.test_run_tests scripts.test_wrap
+	python3 -m unittest -q suites.selftest lab.programs.selftest lab.legs.selftest lab.kernel.selftest scripts.test_build_times scripts.test_commits scripts.test_dependencies scripts.test_examples scripts.test_faults scripts.test_kubernetes scripts.test_promises scripts.test_names scripts.test_circles scripts.test_links scripts.test_run_tests scripts.test_wrap
 	@if [ "$$(id -u)" = 0 ]; then FOREBAY=$(LAB)/debug/forebay python3 -m suites --only order --rounds 8; else echo "skipped: cuts of file systems need root"; fi
 
 # What takes long and seldom finds what `make test` does not.
@@ -228,6 +228,11 @@ test-arm64: ## Run Redis, SQLite, PostgreSQL and etcd with Debian's kernel for a
 	@scripts/setup.sh aarch64 test-arm64
 	scripts/test_arm64.sh $(if $(FROM),--from $(FROM)) $(if $(DEB),--deb $(DEB)) -- $(if $(ONLY),--only $(ONLY))
 
+bench-kernel: ## Measure dm-writecache, bcache, ZFS with a log device and Forebay under the same databases in an emulated machine, and take their fast device away (needs root and Debian's archive); FROM=DIR takes programs that are built, BENCH="--quick --only NAME"
+	@scripts/setup.sh bench-kernel
+	$(if $(FROM),,$(BUILD))
+	python3 -m lab.kernel --programs $(or $(FROM),$(dir $(FOREBAY))) $(BENCH)
+
 # measure NAME FLAGS: the report appears only when the run was complete.
 define measure
 	@mkdir -p $(BENCH_DIR)
@@ -301,8 +306,9 @@ lint: ## Check formatting, clippy, the libraries' documentation, licences, shell
 	scripts/dependencies.py --check
 	scripts/store_c.sh --check
 	shellcheck scripts/*.sh packaging/*.sh examples/*.sh examples/*/*.sh .ci/run
-	shellcheck --shell=dash lab/powercut/src/*.sh lab/guest/src/*.sh lab/arm64/guest/init.sh
-	shellcheck lab/systemd/guest/*.sh lab/containers/image/*.sh lab/arm64/guest/start.sh
+	shellcheck --shell=dash lab/powercut/src/*.sh lab/guest/src/*.sh lab/arm64/guest/init.sh lab/kernel/guest/init.sh
+	shellcheck --shell=bash lab/kernel/guest/stack.sh lab/kernel/guest/bench.sh
+	shellcheck lab/systemd/guest/*.sh lab/containers/image/*.sh lab/arm64/guest/start.sh lab/kernel/guest/start.sh
 
 fmt: ## Format all Rust code, and wrap comments and documents
 	@scripts/setup.sh lint

@@ -31,6 +31,7 @@ usage: scripts/setup.sh TARGET...
   test-legs    Rust, what legs-quick needs
   test-many-files  Rust, user-mode Linux
   test-arm64   mmdebstrap, QEMU for arm64, ext4's tools, depmod
+  bench-kernel mmdebstrap, QEMU, ext4's tools, depmod, strip
   advisories   cargo-deny (builds for some minutes)
   all          test lint demo bench powercut
 EOF
@@ -678,6 +679,11 @@ setup() {
     test-arm64)
         need_debian mmdebstrap mmdebstrap qemu-system-aarch64 qemu-system-arm /sbin/mke2fs e2fsprogs setpriv util-linux \
             /sbin/depmod kmod python3 python3
+        ;;
+    bench-kernel)
+        need_rust
+        need_debian cc build-essential mmdebstrap mmdebstrap qemu-system-x86_64 qemu-system-x86 /sbin/mke2fs e2fsprogs setpriv util-linux \
+            /sbin/depmod kmod strip binutils python3 python3
         ;;
     wheel)
         need_rust

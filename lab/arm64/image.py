@@ -49,8 +49,8 @@ def base(scratch: pathlib.Path) -> pathlib.Path:
     return ready
 
 
-def modules_in_order(directory: pathlib.Path) -> list[pathlib.Path]:
-    """The files of what is needed, each after those that it depends on."""
+def modules_in_order(directory: pathlib.Path, wanted: tuple[str, ...]) -> list[pathlib.Path]:
+    """The files of what is wanted, each after those that it depends on."""
     needs: dict[str, list[str]] = {}
     for line in (directory / "modules.dep").read_text().splitlines():
         file, _, before = line.partition(":")
@@ -58,7 +58,7 @@ def modules_in_order(directory: pathlib.Path) -> list[pathlib.Path]:
     by_name = {pathlib.Path(file).name.split(".")[0].replace("-", "_"): file for file in needs}
     builtin = {pathlib.Path(line).name.split(".")[0].replace("-", "_") for line in (directory / "modules.builtin").read_text().split()}
     order: list[str] = []
-    for name in MODULES:
+    for name in wanted:
         if name in builtin:
             continue
         if name not in by_name:
@@ -71,20 +71,24 @@ def modules_in_order(directory: pathlib.Path) -> list[pathlib.Path]:
 
 
 def initramfs(tree: pathlib.Path) -> bytes:
-    """An archive (cpio, "newc") of busybox, the modules and their order, and what is executed first."""
+    """The first file system of this laboratory's machines."""
     directory = max((tree / "usr/lib/modules").iterdir())
     call("depmod", "-b", tree, directory.name)
-    modules = modules_in_order(directory)
-    archive = bytearray()
+    return archive(tree, modules_in_order(directory, MODULES), HERE / "guest/init.sh")
+
+
+def archive(tree: pathlib.Path, modules: list[pathlib.Path], first: pathlib.Path) -> bytes:
+    """An archive (cpio, "newc") of a tree's busybox, modules and their order, and what is executed first."""
+    files = bytearray()
     for name in ("bin", "modules", "dev"):
-        archive += entry(name, stat.S_IFDIR | 0o755)
-    archive += entry("bin/busybox", stat.S_IFREG | 0o755, (tree / "usr/bin/busybox").read_bytes())
-    archive += entry("bin/sh", stat.S_IFLNK | 0o777, b"busybox")
-    archive += entry("init", stat.S_IFREG | 0o755, (HERE / "guest/init.sh").read_bytes())
+        files += entry(name, stat.S_IFDIR | 0o755)
+    files += entry("bin/busybox", stat.S_IFREG | 0o755, (tree / "usr/bin/busybox").read_bytes())
+    files += entry("bin/sh", stat.S_IFLNK | 0o777, b"busybox")
+    files += entry("init", stat.S_IFREG | 0o755, first.read_bytes())
     for module in modules:
-        archive += entry(f"modules/{module.name}", stat.S_IFREG | 0o644, module.read_bytes())
-    archive += entry("modules/order", stat.S_IFREG | 0o644, "".join(f"{module.name}\n" for module in modules).encode())
-    return bytes(archive + entry("TRAILER!!!", 0))
+        files += entry(f"modules/{module.name}", stat.S_IFREG | 0o644, module.read_bytes())
+    files += entry("modules/order", stat.S_IFREG | 0o644, "".join(f"{module.name}\n" for module in modules).encode())
+    return bytes(files + entry("TRAILER!!!", 0))
 
 
 def entry(name: str, mode: int, contents: bytes = b"") -> bytes:

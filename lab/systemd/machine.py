@@ -34,6 +34,8 @@ def accelerator() -> list[str]:
 class Machine:
     """One machine, with its disks in `scratch`."""
 
+    processors = 2
+
     def __init__(self, scratch: pathlib.Path, debs: dict[str, pathlib.Path]) -> None:
         scratch.mkdir(parents=True, exist_ok=True)
         self.scratch = scratch
@@ -60,7 +62,7 @@ class Machine:
         port = self.scratch / "port"
         port.unlink(missing_ok=True)
         self.boots += 1
-        words = ["setpriv", "--pdeathsig", "KILL", *self.board(), "-smp", "2"]
+        words = ["setpriv", "--pdeathsig", "KILL", *self.board(), "-smp", str(self.processors)]
         for number, disk in enumerate(self.disks):
             words += ["-drive", f"file={disk},format=raw,if=none,id=disk{number},cache=writeback", "-device", f"virtio-blk-pci,drive=disk{number}"]
         words += ["-device", "virtio-serial", "-chardev", f"socket,id=lab,path={port},server=on,wait=off", "-device", "virtserialport,chardev=lab,name=lab"]

@@ -1,0 +1,1 @@
+"""Caches of the kernel's own beside Forebay, in a virtual machine: see README.md."""

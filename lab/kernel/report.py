@@ -1,0 +1,62 @@
+"""Tables of what was measured and lost, as docs/kernel-caches.md has them."""
+
+from __future__ import annotations
+
+from .contestants import ALL
+from .losses import DATABASES, Loss
+from .speed import COUNTS, Figures
+
+NAMES = {"redis": "Redis", "postgres": "PostgreSQL", "sqlite": "SQLite"}
+
+
+def tables(rows: list[Figures | Loss]) -> str:
+    figures = [row for row in rows if isinstance(row, Figures)]
+    lost = [row for row in rows if isinstance(row, Loss)]
+    return "\n\n".join([*speed_tables(figures), *([loss_table(lost)] if lost else [])])
+
+
+def table(head: list[str], lines: list[list[str]]) -> str:
+    rule = ["---", *["---:"] * (len(head) - 1)]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in [head, rule, *lines])
+
+
+def contestants_of(rows: list) -> list[str]:
+    return [name for name in ALL if any(row.contestant == name for row in rows)]
+
+
+def speed_tables(rows: list[Figures]) -> list[str]:
+    if not rows:
+        return []
+    columns = [(database, clients) for database in COUNTS for clients in (1, 8) if any((row.database, row.clients) == (database, clients) for row in rows)]
+    found = {(row.contestant, row.database, row.clients): row for row in rows}
+    named = [NAMES[database] + ("" if database == "sqlite" else f", {clients}") for database, clients in columns]
+
+    def lines(cell) -> list[list[str]]:
+        return [[ALL[name].title, *[cell(found[name, *column]) if (name, *column) in found else "–" for column in columns]] for name in contestants_of(rows)]
+
+    return [
+        table(["writes a second", *named], lines(lambda row: f"{row.writes_per_s:,.0f}")),
+        table(["half, and 99 %, within ms", *named], lines(lambda row: f"{row.p50_us / 1000:.2f}, {row.p99_us / 1000:.2f}")),
+        table(["bytes a write: fast device, disk", *named], lines(lambda row: f"{row.fast_bytes:,.0f}, {row.disk_bytes:,.0f}")),
+    ]
+
+
+def loss_table(rows: list[Loss]) -> str:
+    lines = []
+    for name in contestants_of(rows):
+        for how in ("stop", "cut"):
+            of_one = {row.database: row for row in rows if (row.contestant, row.how) == (name, how)}
+            if of_one:
+                lines.append([ALL[name].title, how, *[told(of_one[one.name]) for one in DATABASES]])
+    return table(["without the fast device", "after a", *[NAMES[one.name] for one in DATABASES]], lines)
+
+
+def told(row: Loss) -> str:
+    """What became of a database, in words."""
+    if not row.is_mounted:
+        return "no file system"
+    if row.missing is None:
+        return "does not start"
+    if not row.missing:
+        return f"all {row.acknowledged}"
+    return f"{row.missing} of {row.acknowledged} lost" + ("" if row.is_prefix else ", with holes")
