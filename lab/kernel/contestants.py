@@ -61,7 +61,7 @@ FOREBAY_PMEM = Contestant(
     "umount /data /fast",
     EXT4,
     under="forebay run --pool {pool} -- ",
-    pool="--size 24MiB --segment-size 1MiB",
+    pool="--size 16MiB --segment-size 1MiB",
     counter="appended_bytes",
 )
 FOREBAY_SSD = dataclasses.replace(
@@ -69,7 +69,7 @@ FOREBAY_SSD = dataclasses.replace(
     name="forebay-ssd",
     title="Forebay, pool on the SSD",
     make="make_ext4 $FAST /fast; chmod 1777 /fast; make_ext4 $DISK /data",
-    pool="--disk --size 24MiB --segment-size 1MiB",
+    pool="--disk --size 16MiB --segment-size 1MiB",
     counter="block_bytes $FAST",
 )
 EATMYDATA = dataclasses.replace(PLAIN, name="eatmydata", title="libeatmydata on the disk: no sync at all", under="env LD_PRELOAD=libeatmydata.so ", is_lost=False)

@@ -21,7 +21,7 @@ READY_LIMIT_S = 180.0
 # the cache holds, so that it has to write home.
 FIRST = 20
 AFTERWARDS = 100
-OTHER_MIB = 160
+OTHER_MIB = 80
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +33,8 @@ class Loss:
     database: str
     # False if the file system is gone.
     is_mounted: bool
+    # True if e2fsck found damage that it does not mend unasked.
+    is_repaired: bool
     acknowledged: int
     # None if it does not start.
     missing: int | None
@@ -92,7 +94,7 @@ class LossTrial:
             self.sh(f"mkdir -p /data/{one.name} {one.run_dir}; chown {one.user} /data/{one.name} {one.run_dir}")
             if self.contestant.pool:
                 self.sh(f"{self._as(one)} forebay pool create {one.pool} {self.contestant.pool}")
-        self.sh(f"cp -a {CLUSTER} /data/postgres/base; mkdir /data/other")
+        self.sh(f"cp -a {CLUSTER} /data/postgres/base; mkdir /data/other; head -c 1M /dev/urandom >/tmp/block")
 
     def _as(self, database: Database) -> str:
         user = database.user
@@ -123,7 +125,7 @@ class LossTrial:
         last = {name: record.next + AFTERWARDS - 1 for name, record in self.records.items()} if how == "stop" else {}
         writers = [f"({one.writing(self.records[one.name].next, last.get(one.name, MANY))}) 2>/dev/null | stdbuf -oL sed 's/^/{one.name} /' &" for one in DATABASES]
         times = OTHER_MIB if how == "stop" else MANY
-        other = f"(for n in $(seq {times}); do dd if=/dev/urandom of=/data/other/$((n % 100)) bs=64k count=16 conv=fsync status=none; echo other $n; done) &"
+        other = f"(for n in $(seq {times}); do dd if=/tmp/block of=/data/other/$((n % 50)) bs=64k count=16 conv=fsync status=none; echo other $n; done) &"
         counts = {name: 0 for name in [*self.records, "other"]}
         for line in self.machine.lines(self._script("\n".join([*writers, other, "wait"])), 1800.0):
             name, _, number = line.partition(" ")
@@ -147,7 +149,7 @@ class LossTrial:
         for one in DATABASES:
             found, more = self._found(one) if is_mounted else (None, "")
             missing, is_prefix = judged(self.records[one.name], found)
-            losses.append(Loss(self.contestant.name, how, one.name, is_mounted, len(self.records[one.name].acknowledged), missing, is_prefix, f"{said}\n{more}".strip()))
+            losses.append(Loss(self.contestant.name, how, one.name, is_mounted, "-fy" in said, len(self.records[one.name].acknowledged), missing, is_prefix, f"{said}\n{more}".strip()))
         return losses
 
     def _found(self, database: Database) -> tuple[list[int] | None, str]:

@@ -10,7 +10,7 @@ from .image import base, parcel
 
 # The disks that outlive a machine: large enough for three databases, and so small that a minute's writes go round in the cache.
 DISK_BYTES = 768 << 20
-FAST_BYTES = 128 << 20
+FAST_BYTES = 64 << 20
 PARAMETERS = "console=ttyS0 quiet panic=-1 mitigations=off audit=0 apparmor=0 cryptomgr.notests no_timer_check tsc=reliable"
 
 
@@ -29,7 +29,9 @@ class KernelMachine(Machine):
     def made_disks(self, brought: dict[str, pathlib.Path]) -> list[pathlib.Path]:
         carried = self.scratch / "parcel.ext4"
         parcel(carried, brought)
-        return [base(self.scratch.parent) / "root.ext4", carried]
+        root = base(self.scratch.parent) / "root.ext4"
+        self.read_only = frozenset({root, carried})
+        return [root, carried]
 
     def speed(self) -> list[str]:
         return ["-accel", *accelerator()]

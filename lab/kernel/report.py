@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .contestants import ALL
 from .losses import DATABASES, Loss
-from .speed import COUNTS, Figures
+from .speed import COUNTS, DISKS, Figures
 
 NAMES = {"redis": "Redis", "postgres": "PostgreSQL", "sqlite": "SQLite"}
 
@@ -25,6 +25,10 @@ def contestants_of(rows: list) -> list[str]:
 
 
 def speed_tables(rows: list[Figures]) -> list[str]:
+    return [text for disk in DISKS for text in tables_of_disk(disk, [row for row in rows if row.disk == disk])]
+
+
+def tables_of_disk(disk: str, rows: list[Figures]) -> list[str]:
     if not rows:
         return []
     columns = [(database, clients) for database in COUNTS for clients in (1, 8) if any((row.database, row.clients) == (database, clients) for row in rows)]
@@ -35,9 +39,9 @@ def speed_tables(rows: list[Figures]) -> list[str]:
         return [[ALL[name].title, *[cell(found[name, *column]) if (name, *column) in found else "–" for column in columns]] for name in contestants_of(rows)]
 
     return [
-        table(["writes a second", *named], lines(lambda row: f"{row.writes_per_s:,.0f}")),
-        table(["half, and 99 %, within ms", *named], lines(lambda row: f"{row.p50_us / 1000:.2f}, {row.p99_us / 1000:.2f}")),
-        table(["bytes a write: fast device, disk", *named], lines(lambda row: f"{row.fast_bytes:,.0f}, {row.disk_bytes:,.0f}")),
+        table([f"{disk}: writes a second", *named], lines(lambda row: f"{row.writes_per_s:,.0f}")),
+        table([f"{disk}: half, and 99 %, within ms", *named], lines(lambda row: f"{row.p50_us / 1000:.2f}, {row.p99_us / 1000:.2f}")),
+        table([f"{disk}: bytes a write to the fast device, the disk", *named], lines(lambda row: f"{row.fast_bytes:,.0f}, {row.disk_bytes:,.0f}")),
     ]
 
 
@@ -47,14 +51,18 @@ def loss_table(rows: list[Loss]) -> str:
         for how in ("stop", "cut"):
             of_one = {row.database: row for row in rows if (row.contestant, row.how) == (name, how)}
             if of_one:
-                lines.append([ALL[name].title, how, *[told(of_one[one.name]) for one in DATABASES]])
-    return table(["without the fast device", "after a", *[NAMES[one.name] for one in DATABASES]], lines)
+                lines.append([ALL[name].title, how, file_system(next(iter(of_one.values()))), *[told(of_one[one.name]) for one in DATABASES]])
+    return table(["without the fast device", "after a", "file system", *[NAMES[one.name] for one in DATABASES]], lines)
+
+
+def file_system(row: Loss) -> str:
+    return "gone" if not row.is_mounted else "damaged, repaired" if row.is_repaired else "whole"
 
 
 def told(row: Loss) -> str:
     """What became of a database, in words."""
     if not row.is_mounted:
-        return "no file system"
+        return "gone"
     if row.missing is None:
         return "does not start"
     if not row.missing:

@@ -35,7 +35,7 @@ def record_of(*numbers: int) -> WriteRecord:
 
 class ReadFigures(unittest.TestCase):
     def test_figures_and_bytes_are_read(self):
-        one, eight, sqlite = speed.parsed(PLAIN, COUNTS, SAID)
+        one, eight, sqlite = speed.parsed(PLAIN, "drive", COUNTS, SAID)
         self.assertEqual((one.clients, one.writes_per_s, one.p50_us, one.p99_us), (1, 1002.0, 875.0, 2312.5))
         self.assertEqual((one.fast_bytes, eight.fast_bytes), (100.0, 100.0))
         # The disk's are of both, and of what comes until all is at rest.
@@ -44,7 +44,7 @@ class ReadFigures(unittest.TestCase):
 
     def test_a_database_that_says_nothing_is_a_failure(self):
         with self.assertRaisesRegex(Failure, "plain was not measured"):
-            speed.parsed(PLAIN, COUNTS, SAID[: SAID.index("sqlite")])
+            speed.parsed(PLAIN, "drive", COUNTS, SAID[: SAID.index("sqlite")])
 
     def test_half_and_99_of_100_are_those(self):
         rate, half, most = commits.figures([1000.0] * 97 + [5000.0, 7000.0, 9000.0])
@@ -53,7 +53,7 @@ class ReadFigures(unittest.TestCase):
 
     def test_scripts_of_all_contestants_are_read_by_bash(self):
         for contestant in ALL.values():
-            done = subprocess.run(["bash", "-n"], input=speed.script(contestant, COUNTS), text=True, capture_output=True)
+            done = subprocess.run(["bash", "-n"], input=speed.script(contestant, "drive", COUNTS), text=True, capture_output=True)
             self.assertEqual((done.returncode, done.stderr), (0, ""), contestant.name)
 
 
@@ -76,7 +76,7 @@ class JudgeLosses(unittest.TestCase):
 
 class Tell(unittest.TestCase):
     def loss(self, name: str, database: str, is_mounted: bool, missing: int | None, is_prefix: bool = True) -> Loss:
-        return Loss(name, "cut", database, is_mounted, 120, missing, is_prefix, "")
+        return Loss(name, "cut", database, is_mounted, name == WRITECACHE_SSD.name, 120, missing, is_prefix, "")
 
     def test_losses_are_told_apart(self):
         rows = [
@@ -87,14 +87,14 @@ class Tell(unittest.TestCase):
             *(self.loss(FOREBAY_PMEM.name, database, True, 0) for database in report.NAMES),
         ]
         lines = report.loss_table(rows).splitlines()
-        self.assertEqual(lines[2], f"| {WRITECACHE_SSD.title} | cut | 100 of 120 lost | does not start | 3 of 120 lost, with holes |")
-        self.assertEqual(lines[3], f"| {BCACHE.title} | cut | no file system | no file system | no file system |")
-        self.assertEqual(lines[4], f"| {FOREBAY_PMEM.title} | cut | all 120 | all 120 | all 120 |")
+        self.assertEqual(lines[2], f"| {WRITECACHE_SSD.title} | cut | damaged, repaired | 100 of 120 lost | does not start | 3 of 120 lost, with holes |")
+        self.assertEqual(lines[3], f"| {BCACHE.title} | cut | gone | gone | gone | gone |")
+        self.assertEqual(lines[4], f"| {FOREBAY_PMEM.title} | cut | whole | all 120 | all 120 | all 120 |")
 
     def test_figures_of_some_databases_alone_are_a_table(self):
-        figures = speed.parsed(PLAIN, COUNTS, SAID)
+        figures = speed.parsed(PLAIN, "drive", COUNTS, SAID)
         rates, waits, sizes = (text.splitlines() for text in report.speed_tables(figures))
-        self.assertEqual(rates[0], "| writes a second | Redis, 1 | Redis, 8 | SQLite |")
+        self.assertEqual(rates[0], "| drive: writes a second | Redis, 1 | Redis, 8 | SQLite |")
         self.assertEqual(rates[2], f"| {PLAIN.title} | 1,002 | 4,000 | 1,200 |")
         self.assertEqual(waits[2].split(" | ")[1], "0.88, 2.31")
         self.assertEqual(sizes[2].split(" | ")[3], "100, 500 |")

@@ -23,11 +23,13 @@ class Device:
     mib: int
     request_us: int
     depth: int
+    # Of a volatile cache, which a sync has to flush; without one there are no flushes.
+    cache_mib: int
 
 
-# A volume of a cloud, and an SSD with power-loss protection; of no bandwidth's bound.
-DISK = Device(1024, 1000, 16)
-FAST = Device(256, 50, 32)
+# The disk is a drive with a volatile cache, or a volume of a cloud or array, which has none; the SSD has power-loss protection.
+DISKS = {"drive": Device(1024, 1000, 16, 64), "volume": Device(1024, 1000, 16, 0)}
+FAST = Device(256, 50, 32, 0)
 # Writes of one client, and twice as many of eight.
 COUNTS = {"redis": 1500, "postgres": 400, "sqlite": 400}
 
@@ -37,6 +39,7 @@ class Figures:
     """What one database did on one contestant with so many clients."""
 
     contestant: str
+    disk: str
     database: str
     clients: int
     writes_per_s: float
@@ -47,9 +50,9 @@ class Figures:
     disk_bytes: float
 
 
-def script(contestant: Contestant, counts: dict[str, int]) -> str:
+def script(contestant: Contestant, disk: str, counts: dict[str, int]) -> str:
     """All that the machine does: the devices, the contestant, and each database in turn."""
-    devices = "; ".join(f"null_disk {name} {one.mib} {1000 * SLOWER * one.request_us} {one.depth}" for name, one in (("slow", DISK), ("fast", FAST)))
+    devices = "; ".join(f"null_disk {name} {one.mib} {1000 * SLOWER * one.request_us} {one.depth} {one.cache_mib}" for name, one in (("slow", DISKS[disk]), ("fast", FAST)))
     lines = ["DISK=/dev/slow FAST=/dev/fast", ". /parcel/stack.sh", devices, f"SETTLE={contestant.settle!r}", contestant.make]
     for database, count in counts.items():
         under = contestant.under.format(pool=f"/fast/{database}.pool")
@@ -59,7 +62,7 @@ def script(contestant: Contestant, counts: dict[str, int]) -> str:
     return "\n".join(lines)
 
 
-def parsed(contestant: Contestant, counts: dict[str, int], said: str) -> list[Figures]:
+def parsed(contestant: Contestant, disk: str, counts: dict[str, int], said: str) -> list[Figures]:
     """The figures in what the machine said."""
     rows: list[Figures] = []
     marks: dict[str, tuple[int, int]] = {}
@@ -69,7 +72,7 @@ def parsed(contestant: Contestant, counts: dict[str, int], said: str) -> list[Fi
         if words[:1] == ["measured"]:
             marks[words[1]] = (int(words[2]), int(words[3]))
             if words[1] == "end":
-                rows += figures(contestant.name, counts, marks, of_database)
+                rows += figures((contestant.name, disk), counts, marks, of_database)
                 of_database = []
         elif len(words) > 2 and words[0] in counts:
             of_database.append((words[0], int(words[1]), read_figures(words[0], words[2:])))
@@ -93,7 +96,7 @@ def words_of(database: str, words: list[str]) -> list[float]:
     return [float(word) for word in words]
 
 
-def figures(contestant: str, counts: dict[str, int], marks: dict[str, tuple[int, int]], measured: list[tuple[str, int, list[float]]]) -> list[Figures]:
+def figures(of: tuple[str, str], counts: dict[str, int], marks: dict[str, tuple[int, int]], measured: list[tuple[str, int, list[float]]]) -> list[Figures]:
     """One database's rows, with the bytes between their marks."""
     writes = sum(counts[database] * (1 if clients == 1 else 2) for database, clients, _ in measured)
     on_disk = (marks["end"][0] - marks["begin"][0]) / writes
@@ -101,12 +104,12 @@ def figures(contestant: str, counts: dict[str, int], marks: dict[str, tuple[int,
     for database, clients, (rate, half, most) in measured:
         before, after = ("begin", "one") if clients == 1 else ("one", "eight")
         count = counts[database] * (1 if clients == 1 else 2)
-        rows.append(Figures(contestant, database, clients, rate, half, most, (marks[after][1] - marks[before][1]) / count, on_disk))
+        rows.append(Figures(*of, database, clients, rate, half, most, (marks[after][1] - marks[before][1]) / count, on_disk))
     return rows
 
 
-def measure(contestant: Contestant, scratch: pathlib.Path, brought: dict[str, pathlib.Path], counts: dict[str, int]) -> list[Figures]:
-    """One contestant, in a machine of its own."""
+def measure(contestant: Contestant, disk: str, scratch: pathlib.Path, brought: dict[str, pathlib.Path], counts: dict[str, int]) -> list[Figures]:
+    """One contestant with one disk, in a machine of its own."""
     with CountedMachine(scratch, brought) as machine:
         machine.boot()
-        return parsed(contestant, counts, machine.sh(script(contestant, counts), LIMIT_S))
+        return parsed(contestant, disk, counts, machine.sh(script(contestant, disk, counts), LIMIT_S))

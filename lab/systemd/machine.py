@@ -35,6 +35,8 @@ class Machine:
     """One machine, with its disks in `scratch`."""
 
     processors = 2
+    # Disks that several machines may have at a time.
+    read_only: frozenset[pathlib.Path] = frozenset()
 
     def __init__(self, scratch: pathlib.Path, debs: dict[str, pathlib.Path]) -> None:
         scratch.mkdir(parents=True, exist_ok=True)
@@ -64,7 +66,8 @@ class Machine:
         self.boots += 1
         words = ["setpriv", "--pdeathsig", "KILL", *self.board(), "-smp", str(self.processors)]
         for number, disk in enumerate(self.disks):
-            words += ["-drive", f"file={disk},format=raw,if=none,id=disk{number},cache=writeback", "-device", f"virtio-blk-pci,drive=disk{number}"]
+            kept = ",readonly=on" if disk in self.read_only else ""
+            words += ["-drive", f"file={disk},format=raw,if=none,id=disk{number},cache=writeback{kept}", "-device", f"virtio-blk-pci,drive=disk{number}"]
         words += ["-device", "virtio-serial", "-chardev", f"socket,id=lab,path={port},server=on,wait=off", "-device", "virtserialport,chardev=lab,name=lab"]
         words += ["-device", "virtio-rng-pci", "-nic", "none", "-display", "none", "-monitor", "none", "-no-reboot"]
         words += ["-serial", f"file:{self.scratch / f'console-{self.boots}'}"]
@@ -92,13 +95,17 @@ class Machine:
         while mark not in said:
             part = self._read(until)
             if not part:
-                raise Failure(f"the machine does not come up; its console:\n{self.console()[-3000:]}")
+                why = self.process.stderr.read().decode() if self.process.poll() is not None else ""
+                raise Failure(f"the machine does not come up: {why}; its console:\n{self.console()[-3000:]}")
             said += part
 
     def _read(self, until: float) -> bytes:
         """What comes next; nothing at the end, or when it is late."""
         ready, _, _ = select.select([self.stream], [], [], max(0.0, until - time.monotonic()))
-        return self.stream.recv(65536) if ready else b""
+        try:
+            return self.stream.recv(65536) if ready else b""
+        except ConnectionResetError:
+            return b""
 
     def console(self) -> str:
         return (self.scratch / f"console-{self.boots}").read_text(errors="replace")

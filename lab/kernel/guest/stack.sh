@@ -2,7 +2,7 @@
 export PATH=/parcel:/usr/lib/postgresql/15/bin:$PATH
 PMEM=/dev/pmem0
 
-# null_disk NAME MIB NANOSECONDS DEPTH: a disk in this machine's memory, with a volatile cache, each of whose requests and flushes takes so long.
+# null_disk NAME MIB NANOSECONDS DEPTH CACHE-MIB: a disk in this machine's memory, each of whose requests and flushes takes so long.
 null_disk() {
     local at=/sys/kernel/config/nullb/$1
     modprobe null_blk nr_devices=0
@@ -15,7 +15,7 @@ null_disk() {
     # A timer ends each request.
     echo 2 >"$at/irqmode"
     echo 1 >"$at/memory_backed"
-    echo 64 >"$at/cache_size"
+    echo "$5" >"$at/cache_size"
     echo 1 >"$at/power"
 }
 
@@ -28,7 +28,7 @@ make_ext4() {
 make_pmem() {
     modprobe nfit
     modprobe nd_pmem
-    ndctl create-namespace -q -f -e namespace0.0 -m fsdax >/dev/null
+    ndctl create-namespace -f -e namespace0.0 -m fsdax >/dev/null
     until [[ -b $PMEM ]]; do sleep 0.1; done
 }
 
@@ -90,14 +90,15 @@ force_bcache() {
 make_zfs() {
     modprobe zfs zfs_arc_max=268435456
     # What is given is a partition: of a whole disk ZFS makes one, and waits for udev to show it.
-    zpool create -f -o ashift=12 -O atime=off -O mountpoint=/data tank "$DISK" log "$FAST"
+    zpool create -f -o ashift=12 -O atime=off -O recordsize=16k -O mountpoint=/data tank "$DISK" log "$FAST"
 }
 
-# repaired_ext4 DEVICE: what a boot does (e2fsck -p), what an administrator does then (-y), and the mount. Says what was found.
+# repaired_ext4 DEVICE: what an administrator does with a file system that something of is missing, and the mount. Says what was found. A boot would
+# do less: e2fsck -p without -f looks at the journal alone, and that may be the one of long ago.
 repaired_ext4() {
     local status=0
-    e2fsck -p "$1" >/tmp/fsck 2>&1 || status=$?
-    echo "e2fsck -p: status $status"
+    e2fsck -fp "$1" >/tmp/fsck 2>&1 || status=$?
+    echo "e2fsck -fp: status $status"
     if ((status >= 4)); then
         e2fsck -fy "$1" >/tmp/fsck 2>&1 || status=$?
         echo "e2fsck -fy: status $status, $(wc -l </tmp/fsck) lines; $(tail -n 1 /tmp/fsck)"
