@@ -34,7 +34,8 @@ def base(scratch: pathlib.Path) -> pathlib.Path:
     tree = partial / "tree"
     print("unpacking Debian for arm64: minutes", flush=True)
     hook = "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr"
-    call("mmdebstrap", "--quiet", "--variant=extract", "--architectures=arm64", hook, f"--include={','.join(PACKAGES)}", SUITE, tree)
+    # Killed, it leaves its mounts of /dev/shm and others there, through which the next one's removal of the directory would go.
+    call("unshare", "--mount", "mmdebstrap", "--quiet", "--variant=extract", "--architectures=arm64", hook, f"--include={','.join(PACKAGES)}", SUITE, tree)
     shutil.copy(max((tree / "boot").glob("vmlinuz-*")), partial / "vmlinuz")
     (partial / "initramfs").write_bytes(initramfs(tree))
     for large in ("boot", "usr/lib/modules", "usr/share/doc", "usr/share/locale", "usr/share/man", "var/cache/apt", "var/lib/apt"):

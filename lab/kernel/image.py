@@ -43,7 +43,8 @@ def base(scratch: pathlib.Path) -> pathlib.Path:
     partial.mkdir(parents=True)
     tree = partial / "tree"
     print("building Debian with mmdebstrap, and ZFS's modules: some minutes", flush=True)
-    call("mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, tree, *MIRRORS)
+    # Killed, it leaves its mounts of /dev/shm and others there, through which the next one's removal of the directory would go.
+    call("unshare", "--mount", "mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, tree, *MIRRORS)
     fill_cluster(tree)
     shutil.copy(max((tree / "boot").glob("vmlinuz-*")), partial / "vmlinuz")
     modules = max((tree / "usr/lib/modules").iterdir())
@@ -78,8 +79,11 @@ def fill_cluster(tree: pathlib.Path) -> None:
         as() {{ setpriv --reuid postgres --regid postgres --clear-groups "$@"; }}
         cd {CLUSTER}
         as {PROGRAMS}/initdb -D {CLUSTER} -U postgres -A trust -E UTF8 --locale=C --wal-segsize=1 >/dev/null
+        # As in a server that has run for long, segments of the log are there to be used again.
+        echo 'min_wal_size = 40MB' >>{CLUSTER}/postgresql.conf
         as {PROGRAMS}/pg_ctl -D {CLUSTER} -w -l /tmp/log -o '-F -k /tmp -c listen_addresses= -c jit=off -c dynamic_shared_memory_type=mmap -c shared_memory_type=mmap' start >/dev/null
         as {PROGRAMS}/pgbench -h /tmp -U postgres -i -q -s {SCALE} postgres >/dev/null 2>&1
+        as {PROGRAMS}/psql -h /tmp -U postgres -qc checkpoint
         as {PROGRAMS}/pg_ctl -D {CLUSTER} -w stop >/dev/null
     """
     done = subprocess.run(["chroot", str(tree), "bash", "-c", script], capture_output=True, text=True)

@@ -69,13 +69,14 @@ def parsed(contestant: Contestant, disk: str, counts: dict[str, int], said: str)
     of_database: list[tuple[str, int, list[float]]] = []
     for line in said.splitlines():
         words = line.split()
-        if words[:1] == ["measured"]:
+        if len(words) == 4 and words[0] == "measured":
             marks[words[1]] = (int(words[2]), int(words[3]))
             if words[1] == "end":
                 rows += figures((contestant.name, disk), counts, marks, of_database)
-                of_database = []
+                of_database, marks = [], {}
         elif len(words) > 2 and words[0] in counts:
             of_database.append((words[0], int(words[1]), read_figures(words[0], words[2:])))
+    # A counter that says nothing leaves no mark.
     if len(rows) != sum(1 if name == "sqlite" else 2 for name in counts):
         raise Failure(f"{contestant.name} was not measured: {said[-3000:]}")
     return rows
@@ -98,6 +99,8 @@ def words_of(database: str, words: list[str]) -> list[float]:
 
 def figures(of: tuple[str, str], counts: dict[str, int], marks: dict[str, tuple[int, int]], measured: list[tuple[str, int, list[float]]]) -> list[Figures]:
     """One database's rows, with the bytes between their marks."""
+    if not marks.keys() >= {"begin", "one", "eight", "end"}:
+        return []
     writes = sum(counts[database] * (1 if clients == 1 else 2) for database, clients, _ in measured)
     on_disk = (marks["end"][0] - marks["begin"][0]) / writes
     rows = []

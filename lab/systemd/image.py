@@ -43,7 +43,8 @@ def base(scratch: pathlib.Path) -> pathlib.Path:
     partial.mkdir(parents=True)
     print("building Debian with mmdebstrap: minutes", flush=True)
     hook = f"--customize-hook=sh {HERE}/guest/customize.sh \"$1\""
-    call("mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(PACKAGES)}", hook, SUITE, tree, *MIRRORS)
+    # Killed, it leaves its mounts of /dev/shm and others there, through which the next one's removal of the directory would go.
+    call("unshare", "--mount", "mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(PACKAGES)}", hook, SUITE, tree, *MIRRORS)
     for name in ("vmlinuz", "initrd.img"):
         newest = max((tree / "boot").glob(f"{name}-*"))
         shutil.copy(newest, partial / name)
