@@ -15,13 +15,17 @@ from .image import CLUSTER
 from .machine import LosingMachine
 
 DATABASES = (REDIS, POSTGRES, SQLITE)
-HOWS = ("stop", "cut")
+HOWS = ("cut", "stop")
 READY_LIMIT_S = 180.0
 # What the databases write before the fast device is brought to rest, and afterwards at least; so much another program writes meanwhile: more than
 # the cache holds, so that it has to write home.
 FIRST = 20
 AFTERWARDS = 100
 OTHER_MIB = 80
+OTHER_AT_ONCE_MIB = 4
+# What a database's own documentation says to do if it does not start, but for what gives up more than a log's end.
+REPAIRS = {"redis": "cd /data/redis/appendonlydir && yes | redis-check-aof --fix appendonly.aof.manifest"}
+REPAIRED = "\nthe database was repaired"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +98,7 @@ class LossTrial:
             self.sh(f"mkdir -p /data/{one.name} {one.run_dir}; chown {one.user} /data/{one.name} {one.run_dir}")
             if self.contestant.pool:
                 self.sh(f"{self._as(one)} forebay pool create {one.pool} {self.contestant.pool}")
-        self.sh(f"cp -a {CLUSTER} /data/postgres/base; mkdir /data/other; head -c 1M /dev/urandom >/tmp/block")
+        self.sh(f"cp -a {CLUSTER} /data/postgres/base; mkdir /data/other; head -c {OTHER_AT_ONCE_MIB}M /dev/urandom >/tmp/block")
 
     def _as(self, database: Database) -> str:
         user = database.user
@@ -124,13 +128,13 @@ class LossTrial:
         """All databases are written to, beside another program: until enough is acknowledged of each, and to the end if they are to be stopped."""
         last = {name: record.next + AFTERWARDS - 1 for name, record in self.records.items()} if how == "stop" else {}
         writers = [f"({one.writing(self.records[one.name].next, last.get(one.name, MANY))}) 2>/dev/null | stdbuf -oL sed 's/^/{one.name} /' &" for one in DATABASES]
-        times = OTHER_MIB if how == "stop" else MANY
-        other = f"(for n in $(seq {times}); do dd if=/tmp/block of=/data/other/$((n % 50)) bs=64k count=16 conv=fsync status=none; echo other $n; done) &"
+        times = OTHER_MIB // OTHER_AT_ONCE_MIB if how == "stop" else MANY
+        other = f"(for n in $(seq {times}); do dd if=/tmp/block of=/data/other/$((n % 13)) bs=1M conv=fsync status=none; echo other $n; done) &"
         counts = {name: 0 for name in [*self.records, "other"]}
         for line in self.machine.lines(self._script("\n".join([*writers, other, "wait"])), 1800.0):
             name, _, number = line.partition(" ")
             if name == "other":
-                counts[name] += 1
+                counts[name] += OTHER_AT_ONCE_MIB
             elif name in self.records:
                 counts[name] += self.records[name].note(number)
             if how == "cut" and is_enough(counts):
@@ -157,11 +161,16 @@ class LossTrial:
         said = ""
         if self.contestant.under:
             said = self.ask(f"cd /; forebay recover --for /data/{database.name} 2>&1; echo status $?; forebay recover --for /data/{database.name} --lift 2>&1")[1]
-        try:
-            self._start(database, is_plain=True)
-            return [int(line) for line in self.sh(database.read).split()], said
-        except (Failure, ValueError) as failure:
-            return None, f"{said}\n{failure}"
+        for repair in ("", REPAIRS.get(database.name)):
+            if repair is None:
+                break
+            said += self.ask(f"{repair} 2>&1")[1] if repair else ""
+            try:
+                self._start(database, is_plain=True)
+                return [int(line) for line in self.sh(database.read).split()], f"{said}{REPAIRED if repair else ''}"
+            except (Failure, ValueError) as failure:
+                said += f"\n{failure}\n"
+        return None, said
 
 
 def is_enough(counts: dict[str, int]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .contestants import ALL
-from .losses import DATABASES, Loss
+from .losses import DATABASES, REPAIRED, Loss
 from .speed import COUNTS, DISKS, Figures
 
 NAMES = {"redis": "Redis", "postgres": "PostgreSQL", "sqlite": "SQLite"}
@@ -65,6 +65,7 @@ def told(row: Loss) -> str:
         return "gone"
     if row.missing is None:
         return "does not start"
+    repaired = ", repaired" if row.said.endswith(REPAIRED) else ""
     if not row.missing:
-        return f"all {row.acknowledged}"
-    return f"{row.missing} of {row.acknowledged} lost" + ("" if row.is_prefix else ", with holes")
+        return f"all {row.acknowledged}{repaired}"
+    return f"{row.missing} of {row.acknowledged} lost{repaired}" + ("" if row.is_prefix else ", with holes")

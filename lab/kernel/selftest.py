@@ -8,7 +8,7 @@ import unittest
 from lab.systemd.image import Failure
 from lab.systemd.lives import WriteRecord
 
-from . import report, speed
+from . import losses, report, speed
 from .contestants import ALL, BCACHE, FOREBAY_PMEM, PLAIN, WRITECACHE_SSD
 from .guest import commits
 from .losses import Loss, is_enough, judged
@@ -75,8 +75,8 @@ class JudgeLosses(unittest.TestCase):
 
 
 class Tell(unittest.TestCase):
-    def loss(self, name: str, database: str, is_mounted: bool, missing: int | None, is_prefix: bool = True) -> Loss:
-        return Loss(name, "cut", database, is_mounted, name == WRITECACHE_SSD.name, 120, missing, is_prefix, "")
+    def loss(self, name: str, database: str, is_mounted: bool, missing: int | None, is_prefix: bool = True, said: str = "") -> Loss:
+        return Loss(name, "cut", database, is_mounted, name == WRITECACHE_SSD.name, 120, missing, is_prefix, said)
 
     def test_losses_are_told_apart(self):
         rows = [
@@ -84,12 +84,12 @@ class Tell(unittest.TestCase):
             self.loss(WRITECACHE_SSD.name, "redis", True, 100),
             self.loss(WRITECACHE_SSD.name, "postgres", True, None),
             self.loss(WRITECACHE_SSD.name, "sqlite", True, 3, is_prefix=False),
-            *(self.loss(FOREBAY_PMEM.name, database, True, 0) for database in report.NAMES),
+            *(self.loss(FOREBAY_PMEM.name, database, True, 0, said=losses.REPAIRED) for database in report.NAMES),
         ]
         lines = report.loss_table(rows).splitlines()
         self.assertEqual(lines[2], f"| {WRITECACHE_SSD.title} | cut | damaged, repaired | 100 of 120 lost | does not start | 3 of 120 lost, with holes |")
         self.assertEqual(lines[3], f"| {BCACHE.title} | cut | gone | gone | gone | gone |")
-        self.assertEqual(lines[4], f"| {FOREBAY_PMEM.title} | cut | whole | all 120 | all 120 | all 120 |")
+        self.assertEqual(lines[4], f"| {FOREBAY_PMEM.title} | cut | whole | all 120, repaired | all 120, repaired | all 120, repaired |")
 
     def test_figures_of_some_databases_alone_are_a_table(self):
         figures = speed.parsed(PLAIN, "drive", COUNTS, SAID)
