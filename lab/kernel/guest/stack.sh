@@ -57,17 +57,18 @@ make_bcache() {
     make_ext4 /dev/bcache0 /data
 }
 
+# All that is dirty goes home at once; then the settings are as before.
 clean_bcache() {
-    local at=/sys/block/bcache0/bcache had
-    had=$(cat $at/writeback_percent)
-    echo 0 >$at/writeback_percent
-    for _ in $(seq 600); do
+    local at=/sys/block/bcache0/bcache percent delay
+    percent=$(cat $at/writeback_percent) delay=$(cat $at/writeback_delay)
+    echo 0 | tee $at/writeback_percent >$at/writeback_delay
+    for _ in $(seq 120); do
         [[ $(cat $at/state) != clean ]] || break
-        sleep 0.2
+        sleep 1
     done
-    echo "$had" >$at/writeback_percent
-    # Whatever was not written back within two minutes is on the cache alone.
-    [[ $(cat $at/state) == clean ]] || echo "bcache: $(cat $at/state), $(cat $at/dirty_data) dirty"
+    echo "$percent" >$at/writeback_percent
+    echo "$delay" >$at/writeback_delay
+    [[ $(cat $at/state) == clean ]] || echo "bcache: $(cat $at/state), $(cat $at/dirty_data) dirty after two minutes"
 }
 
 stop_bcache() {
