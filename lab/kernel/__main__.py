@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import pathlib
 import shutil
 import subprocess
@@ -69,7 +70,10 @@ def stripped(programs: pathlib.Path, scratch: pathlib.Path) -> dict[str, pathlib
         if not (programs / name).exists():
             sys.exit(f"{programs / name} is not there: cargo build --release -p forebay -p forebay-preload")
         made[name] = scratch / name
-        subprocess.run(["strip", "-o", made[name], programs / name], check=True)
+        # Another run may be about to copy it.
+        partial = scratch / f"{name}.{os.getpid()}"
+        subprocess.run(["strip", "-o", partial, programs / name], check=True)
+        partial.rename(made[name])
     return made
 
 
