@@ -69,7 +69,7 @@ class LossTrial:
         return self.machine.ask(self._script(text), limit_s)
 
     def _script(self, text: str) -> str:
-        return f"DISK=/dev/vdc FAST=/dev/vdd\n. /parcel/stack.sh\n{text}"
+        return f"DISK=/dev/vdc1 FAST=/dev/vdd1\n. /parcel/stack.sh\n{text}"
 
     def run(self, how: str) -> list[Loss]:
         """Writes, loses the device as `how` says, and looks."""

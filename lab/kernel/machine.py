@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import struct
 
 from lab.systemd.machine import Machine, accelerator
 
@@ -11,6 +12,8 @@ from .image import base, parcel
 # The disks that outlive a machine: large enough for three databases, and so small that a minute's writes go round in the cache.
 DISK_BYTES = 768 << 20
 FAST_BYTES = 64 << 20
+# Where the partition of each begins.
+FIRST_SECTOR = 2048
 PARAMETERS = "console=ttyS0 quiet panic=-1 mitigations=off audit=0 apparmor=0 cryptomgr.notests no_timer_check tsc=reliable"
 
 
@@ -61,7 +64,7 @@ class CountedMachine(KernelMachine):
 
 
 class LosingMachine(KernelMachine):
-    """One with a disk (/dev/vdc) and a fast one (/dev/vdd) that outlive it, as its persistent memory does; `lose` takes the fast devices away."""
+    """One with a disk (/dev/vdc1) and a fast one (/dev/vdd1) that outlive it, as its persistent memory does; `lose` takes the fast devices away."""
 
     pmem_bytes = FAST_BYTES
 
@@ -69,8 +72,7 @@ class LosingMachine(KernelMachine):
         made = super().made_disks(brought)
         for name, size in (("disk", DISK_BYTES), ("fast", FAST_BYTES)):
             path = self.scratch / name
-            with open(path, "wb") as file:
-                file.truncate(size)
+            partitioned(path, size)
             made.append(path)
         return made
 
@@ -78,3 +80,13 @@ class LosingMachine(KernelMachine):
         """From the next boot on, the fast devices are not there."""
         self.has_pmem = False
         self.disks = self.disks[:3]
+
+
+def partitioned(path: pathlib.Path, size: int) -> None:
+    """A new disk with one partition: of a whole one ZFS would make one itself, and wait for udev to show it."""
+    sectors = size // 512
+    entry = struct.pack("<B3sB3sII", 0, b"\0\0\0", 0x83, b"\0\0\0", FIRST_SECTOR, sectors - FIRST_SECTOR)
+    with open(path, "wb") as file:
+        file.truncate(size)
+        file.seek(446)
+        file.write(entry + bytes(48) + b"\x55\xaa")

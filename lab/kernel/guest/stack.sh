@@ -80,7 +80,7 @@ stop_bcache() {
 force_bcache() {
     modprobe bcache
     echo "$DISK" >/sys/fs/bcache/register || return
-    echo 1 >"/sys/block/${DISK#/dev/}/bcache/running" || return
+    echo 1 >"/sys/class/block/${DISK#/dev/}/bcache/running" || return
     for _ in $(seq 50); do
         [[ ! -b /dev/bcache0 ]] || return 0
         sleep 0.1
@@ -90,7 +90,6 @@ force_bcache() {
 
 make_zfs() {
     modprobe zfs zfs_arc_max=268435456
-    # What is given is a partition: of a whole disk ZFS makes one, and waits for udev to show it.
     zpool create -f -o ashift=12 -O atime=off -O recordsize=16k -O mountpoint=/data tank "$DISK" log "$FAST"
 }
 
@@ -114,6 +113,6 @@ block_bytes() { awk '{ print 512 * $7 }' "/sys/block/${1#/dev/}/stat"; }
 writecache_bytes() { dmsetup status cached | awk '{ print 4096 * ($10 - $13) }'; }
 # The pool's log, of the runs that are.
 appended_bytes() {
-    forebay status --all --json 2>/dev/null |
+    env -u FOREBAY_RUN_DIR forebay status --all --json 2>/dev/null |
         python3 -c 'import json, sys; print(sum(run["lane"]["drained"] + run["lane"]["drain_lag_bytes"] for run in json.load(sys.stdin) if run.get("lane")))'
 }
