@@ -30,9 +30,13 @@ def main() -> int:
     parser.add_argument("--after", action="append", choices=losses.HOWS, help="lose the device after this only (default: both)")
     parser.add_argument("--quick", action="store_true", help="a fifth of the writes, and losses by a cut only: it runs, not how fast")
     parser.add_argument("--json", action="store_true", help="a line of JSON for each figure and each loss, instead of tables")
+    parser.add_argument("--tables", type=pathlib.Path, nargs="+", metavar="FILE", help="run nothing: tables of the lines that --json printed into these files, the last of each")
     parser.add_argument("--scratch", type=pathlib.Path, default=pathlib.Path("target/kernel"), metavar="DIR")
     parser.add_argument("--keep", action="store_true", help="leave the machines' disks and consoles there")
     options = parser.parse_args()
+    if options.tables:
+        print(report.tables(report.rows_of("".join(file.read_text() for file in options.tables))))
+        return 0
     chosen = [ALL[name] for name in options.only or ALL]
     scratch = options.scratch.resolve()
     brought = stripped(options.programs, scratch)

@@ -21,7 +21,7 @@ READY_LIMIT_S = 180.0
 # the cache holds, so that it has to write home.
 FIRST = 20
 AFTERWARDS = 100
-OTHER_MIB = 80
+OTHER_MIB = 100
 OTHER_AT_ONCE_MIB = 4
 # What a database's own documentation says to do if it does not start, but for what gives up more than a log's end.
 REPAIRS = {"redis": "cd /data/redis/appendonlydir && yes | redis-check-aof --fix appendonly.aof.manifest"}

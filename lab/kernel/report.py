@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from .contestants import ALL
 from .losses import DATABASES, REPAIRED, Loss
 from .speed import COUNTS, DISKS, Figures
@@ -13,6 +15,17 @@ def tables(rows: list[Figures | Loss]) -> str:
     figures = [row for row in rows if isinstance(row, Figures)]
     lost = [row for row in rows if isinstance(row, Loss)]
     return "\n\n".join([*speed_tables(figures), *([loss_table(lost)] if lost else [])])
+
+
+def rows_of(lines: str) -> list[Figures | Loss]:
+    """What lines of JSON say; of one thing the last one counts."""
+    rows: dict[tuple[str, ...], Figures | Loss] = {}
+    for line in lines.splitlines():
+        cells = json.loads(line)
+        row = Figures(**cells) if "writes_per_s" in cells else Loss(**cells)
+        of = (row.disk, str(row.clients)) if isinstance(row, Figures) else (row.how,)
+        rows[row.contestant, row.database, *of] = row
+    return list(rows.values())
 
 
 def table(head: list[str], lines: list[list[str]]) -> str:

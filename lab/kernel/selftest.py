@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import subprocess
 import unittest
 
@@ -90,6 +92,11 @@ class Tell(unittest.TestCase):
         self.assertEqual(lines[2], f"| {WRITECACHE_SSD.title} | cut | damaged, repaired | 100 of 120 lost | does not start | 3 of 120 lost, with holes |")
         self.assertEqual(lines[3], f"| {BCACHE.title} | cut | gone | gone | gone | gone |")
         self.assertEqual(lines[4], f"| {FOREBAY_PMEM.title} | cut | whole | all 120, repaired | all 120, repaired | all 120, repaired |")
+
+    def test_lines_of_json_are_the_same_rows(self):
+        rows = [*speed.parsed(PLAIN, "drive", COUNTS, SAID), self.loss(BCACHE.name, "redis", False, None)]
+        lines = "\n".join(json.dumps(dataclasses.asdict(row)) for row in rows)
+        self.assertEqual(report.rows_of(f"{lines}\n{lines}"), rows)
 
     def test_figures_of_some_databases_alone_are_a_table(self):
         figures = speed.parsed(PLAIN, "drive", COUNTS, SAID)
