@@ -28,6 +28,7 @@ def main() -> int:
     parser.add_argument("--what", action="append", choices=(SPEED, LOSSES), help="only this (default: both)")
     parser.add_argument("--disk", action="append", choices=list(speed.DISKS), help="measure with this disk only (default: both)")
     parser.add_argument("--after", action="append", choices=losses.HOWS, help="lose the device after this only (default: both)")
+    parser.add_argument("--rounds", type=int, default=1, metavar="N", help="lose each device so often (default: 1)")
     parser.add_argument("--quick", action="store_true", help="a fifth of the writes, and losses by a cut only: it runs, not how fast")
     parser.add_argument("--json", action="store_true", help="a line of JSON for each figure and each loss, instead of tables")
     parser.add_argument("--tables", type=pathlib.Path, nargs="+", metavar="FILE", help="run nothing: tables of the lines that --json printed into these files, the last of each")
@@ -43,7 +44,7 @@ def main() -> int:
     counts = {name: count // (5 if options.quick else 1) for name, count in speed.COUNTS.items() if name in (options.database or speed.COUNTS)}
     whats = options.what or [SPEED, LOSSES]
     tasks = [(SPEED, one, disk) for disk in options.disk or speed.DISKS for one in chosen if SPEED in whats]
-    tasks += [(LOSSES, one, how) for how in options.after or (losses.HOWS[:1] if options.quick else losses.HOWS) for one in chosen if LOSSES in whats and one.is_lost]
+    tasks += [(LOSSES, one, how) for how in options.after or (losses.HOWS[:1] if options.quick else losses.HOWS) for one in chosen if LOSSES in whats and one.is_lost for _ in range(options.rounds)]
     rows: list[speed.Figures | losses.Loss] = []
     failed = 0
     for what, one, how in tasks:

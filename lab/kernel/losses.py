@@ -16,6 +16,7 @@ from .machine import LosingMachine
 
 DATABASES = (REDIS, POSTGRES, SQLITE)
 HOWS = ("cut", "stop")
+OTHER = "other"
 READY_LIMIT_S = 180.0
 # What the databases write before the fast device is brought to rest, and afterwards at least; so much another program writes meanwhile: more than
 # the cache holds, so that it has to write home.
@@ -30,7 +31,7 @@ REPAIRED = "\nthe database was repaired"
 
 @dataclasses.dataclass(frozen=True)
 class Loss:
-    """One database after one loss."""
+    """One database, or the other program's files, after one loss."""
 
     contestant: str
     how: str
@@ -61,6 +62,9 @@ class LossTrial:
         self.contestant = contestant
         self.machine = machine
         self.records = {database.name: WriteRecord() for database in DATABASES}
+        # Files that the other program synced, and the checksum of each.
+        self.other_files = 0
+        self.other_sum = ""
 
     def sh(self, text: str, limit_s: float = 900.0) -> str:
         return self.machine.sh(self._script(text), limit_s)
@@ -98,7 +102,7 @@ class LossTrial:
             self.sh(f"mkdir -p /data/{one.name} {one.run_dir}; chown {one.user} /data/{one.name} {one.run_dir}")
             if self.contestant.pool:
                 self.sh(f"{self._as(one)} forebay pool create {one.pool} {self.contestant.pool}")
-        self.sh(f"cp -a {CLUSTER} /data/postgres/base; mkdir /data/other; head -c {OTHER_AT_ONCE_MIB}M /dev/urandom >/tmp/block")
+        self.other_sum = self.sh(f"cp -a {CLUSTER} /data/postgres/base; mkdir /data/other; head -c {OTHER_AT_ONCE_MIB}M /dev/urandom >/tmp/block; md5sum </tmp/block").split()[0]
 
     def _as(self, database: Database) -> str:
         user = database.user
@@ -129,12 +133,13 @@ class LossTrial:
         last = {name: record.next + AFTERWARDS - 1 for name, record in self.records.items()} if how == "stop" else {}
         writers = [f"({one.writing(self.records[one.name].next, last.get(one.name, MANY))}) 2>/dev/null | stdbuf -oL sed 's/^/{one.name} /' &" for one in DATABASES]
         times = OTHER_MIB // OTHER_AT_ONCE_MIB if how == "stop" else MANY
-        other = f"(for n in $(seq {times}); do dd if=/tmp/block of=/data/other/$((n % 13)) bs=1M conv=fsync status=none; echo other $n; done) &"
+        other = f"(for n in $(seq {times}); do dd if=/tmp/block of=/data/other/$n bs=1M conv=fsync status=none; echo other $n; done) &"
         counts = {name: 0 for name in [*self.records, "other"]}
         for line in self.machine.lines(self._script("\n".join([*writers, other, "wait"])), 1800.0):
             name, _, number = line.partition(" ")
             if name == "other":
                 counts[name] += OTHER_AT_ONCE_MIB
+                self.other_files = int(number)
             elif name in self.records:
                 counts[name] += self.records[name].note(number)
             if how == "cut" and is_enough(counts):
@@ -154,7 +159,13 @@ class LossTrial:
             found, more = self._found(one) if is_mounted else (None, "")
             missing, is_prefix = judged(self.records[one.name], found)
             losses.append(Loss(self.contestant.name, how, one.name, is_mounted, "-fy" in said, len(self.records[one.name].acknowledged), missing, is_prefix, f"{said}\n{more}".strip()))
+        losses.append(self._other_files(how, said, is_mounted))
         return losses
+
+    def _other_files(self, how: str, said: str, is_mounted: bool) -> Loss:
+        """What became of files that a program synced which Forebay does not know, nor anybody else."""
+        whole = int(self.ask(f"cd /data/other && md5sum $(seq {self.other_files}) 2>/dev/null | grep -c {self.other_sum}")[1] or 0) if is_mounted else 0
+        return Loss(self.contestant.name, how, OTHER, is_mounted, "-fy" in said, self.other_files, self.other_files - whole if is_mounted else None, True, said)
 
     def _found(self, database: Database) -> tuple[list[int] | None, str]:
         """The numbers that a database has without the fast device, or None if it does not start; and what was said on the way."""

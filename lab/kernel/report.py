@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 
 from .contestants import ALL
-from .losses import DATABASES, REPAIRED, Loss
+from .losses import DATABASES, OTHER, REPAIRED, Loss
 from .speed import COUNTS, DISKS, Figures
 
-NAMES = {"redis": "Redis", "postgres": "PostgreSQL", "sqlite": "SQLite"}
+NAMES = {"redis": "Redis", "postgres": "PostgreSQL", "sqlite": "SQLite", OTHER: "other files"}
+LOST = (*(one.name for one in DATABASES), OTHER)
 
 
 def tables(rows: list[Figures | Loss]) -> str:
@@ -18,12 +19,12 @@ def tables(rows: list[Figures | Loss]) -> str:
 
 
 def rows_of(lines: str) -> list[Figures | Loss]:
-    """What lines of JSON say; of one thing the last one counts."""
+    """What lines of JSON say; of one figure the last one counts, and of losses all."""
     rows: dict[tuple[str, ...], Figures | Loss] = {}
     for line in lines.splitlines():
         cells = json.loads(line)
         row = Figures(**cells) if "writes_per_s" in cells else Loss(**cells)
-        of = (row.disk, str(row.clients)) if isinstance(row, Figures) else (row.how,)
+        of = (row.disk, str(row.clients)) if isinstance(row, Figures) else (row.how, str(len(rows)))
         rows[row.contestant, row.database, *of] = row
     return list(rows.values())
 
@@ -62,14 +63,21 @@ def loss_table(rows: list[Loss]) -> str:
     lines = []
     for name in contestants_of(rows):
         for how in ("stop", "cut"):
-            of_one = {row.database: row for row in rows if (row.contestant, row.how) == (name, how)}
-            if of_one:
-                lines.append([ALL[name].title, how, file_system(next(iter(of_one.values()))), *[told(of_one[one.name]) for one in DATABASES]])
-    return table(["without the fast device", "after a", "file system", *[NAMES[one.name] for one in DATABASES]], lines)
+            trials = [row for row in rows if (row.contestant, row.how) == (name, how)]
+            of_each = [[row for row in trials if row.database == one] for one in LOST]
+            if trials:
+                lines.append([ALL[name].title, how, str(len(of_each[0])), file_system(trials), *[told(max(of_one, key=severity)) if of_one else "–" for of_one in of_each]])
+    return table(["the worst without the fast device", "after a", "trials", "file system", *[NAMES[one] for one in LOST]], lines)
 
 
-def file_system(row: Loss) -> str:
-    return "gone" if not row.is_mounted else "damaged, repaired" if row.is_repaired else "whole"
+def severity(row: Loss) -> tuple[bool, bool, bool, float]:
+    return not row.is_mounted, row.missing is None, not row.is_prefix, (row.missing or 0) / row.acknowledged
+
+
+def file_system(trials: list[Loss]) -> str:
+    if not all(row.is_mounted for row in trials):
+        return "gone"
+    return "damaged, repaired" if any(row.is_repaired for row in trials) else "whole"
 
 
 def told(row: Loss) -> str:

@@ -89,14 +89,19 @@ class Tell(unittest.TestCase):
             *(self.loss(FOREBAY_PMEM.name, database, True, 0, said=losses.REPAIRED) for database in report.NAMES),
         ]
         lines = report.loss_table(rows).splitlines()
-        self.assertEqual(lines[2], f"| {WRITECACHE_SSD.title} | cut | damaged, repaired | 100 of 120 lost | does not start | 3 of 120 lost, with holes |")
-        self.assertEqual(lines[3], f"| {BCACHE.title} | cut | gone | gone | gone | gone |")
-        self.assertEqual(lines[4], f"| {FOREBAY_PMEM.title} | cut | whole | all 120, repaired | all 120, repaired | all 120, repaired |")
+        self.assertEqual(lines[2], f"| {WRITECACHE_SSD.title} | cut | 1 | damaged, repaired | 100 of 120 lost | does not start | 3 of 120 lost, with holes | – |")
+        self.assertEqual(lines[3], f"| {BCACHE.title} | cut | 1 | gone | gone | gone | gone | gone |")
+        self.assertEqual(lines[4], f"| {FOREBAY_PMEM.title} | cut | 1 | whole | all 120, repaired | all 120, repaired | all 120, repaired | all 120, repaired |")
 
     def test_lines_of_json_are_the_same_rows(self):
         rows = [*speed.parsed(PLAIN, "drive", COUNTS, SAID), self.loss(BCACHE.name, "redis", False, None)]
         lines = "\n".join(json.dumps(dataclasses.asdict(row)) for row in rows)
-        self.assertEqual(report.rows_of(f"{lines}\n{lines}"), rows)
+        self.assertEqual(report.rows_of(f"{lines}\n{lines}"), [*rows, rows[-1]])
+
+    def test_the_worst_of_several_trials_is_told(self):
+        missing = [self.loss(BCACHE.name, "redis", True, count) for count in (3, 7, 5)]
+        self.assertIn("| cut | 3 | whole | 7 of 120 lost | – | – | – |", report.loss_table(missing))
+        self.assertIn("| cut | 4 | gone | gone | – | – | – |", report.loss_table([*missing, self.loss(BCACHE.name, "redis", False, None)]))
 
     def test_figures_of_some_databases_alone_are_a_table(self):
         figures = speed.parsed(PLAIN, "drive", COUNTS, SAID)
