@@ -52,7 +52,7 @@ BCACHE = Contestant(
     "force_bcache && repaired_ext4 /dev/bcache0",
     counter="block_bytes $FAST",
 )
-ZFS = Contestant("zfs", "ZFS, log device on the SSD", "make_zfs", "zpool sync tank", "zpool export tank", "zpool import -f -m -d $DISK tank", counter="block_bytes $FAST")
+ZFS = Contestant("zfs", "ZFS, log device on the SSD", "make_zfs", "zpool sync tank", "zpool export tank", "modprobe zfs && zpool import -f -m -d $DISK tank", counter="block_bytes $FAST")
 FOREBAY_PMEM = Contestant(
     "forebay-pmem",
     "Forebay, persistent memory",
