@@ -194,7 +194,7 @@ fn stats_gc_and_verify_report() {
     assert!(sample["stored_bytes"].as_u64() < Some(100), "{sample}");
     assert_eq!(sandbox.run("store get --dir s row").ok().text(), row);
     sandbox
-        .run("store put --dir s small --compression zstd-dict=9 a-row")
+        .run("store put --dir s b --compression zstd-dict=9 3")
         .ok();
     let text = sandbox.run("store stats --dir s").ok().text();
     assert!(text.contains("dictionaries:"), "{text}");
