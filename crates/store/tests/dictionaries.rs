@@ -365,6 +365,31 @@ fn a_dropped_keyspaces_dictionaries_go_with_it() {
     assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
 }
 
+/// Promise: as `a_dropped_keyspaces_dictionaries_go_with_it`.
+#[test]
+fn a_drop_while_a_dictionary_is_made_leaves_nothing_of_it() {
+    let bench = Bench::new();
+    let options = tiny(Durability::NoSync);
+    let store = options.open(bench.path(), None).unwrap();
+    let with = KeyspaceOptions::new().compression(BY);
+    let mut made = 0;
+    for round in 0..12 {
+        let boats = store.keyspace("boats", with).unwrap();
+        for i in 0..300 {
+            boats.put(&key(i), &row(round, i)).unwrap();
+        }
+        thread::sleep(Duration::from_millis(u64::from(round) * 40));
+        made += store.stats().dictionaries;
+        store.drop_keyspace("boats").unwrap();
+        assert_eq!(store.stats().dictionaries, 0);
+    }
+    assert!(made > 0);
+    until("a file stays", || {
+        dictionary_files(&bench.path()).is_empty()
+    });
+    assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
+}
+
 /// Promise (store): A keyspace has eight dictionaries at most, and goes on with the last.
 #[test]
 fn a_keyspace_has_a_bounded_number_of_dictionaries() {
