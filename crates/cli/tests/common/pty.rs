@@ -46,10 +46,11 @@ impl PtyScreen {
         tcsetwinsize(&master, size(rows, columns)).unwrap();
         let before = tcgetattr(&slave).unwrap();
         let its = || slave.try_clone().unwrap();
-        // It does not fork, since it leads no process group.
-        let mut leader = Command::new("setsid");
+        // What began the tests in the background may have it ignore a key's signals, as no terminal
+        // does. It does not fork, since it leads no process group.
+        let mut leader = Command::new("env");
         leader
-            .arg("--ctty")
+            .args(["--default-signal", "setsid", "--ctty"])
             .arg(command.get_program())
             .args(command.get_args())
             .current_dir(command.get_current_dir().unwrap())
