@@ -22,7 +22,7 @@ use crate::{
     keyspace::{DictionaryRef, DictionaryState, KeyspaceId},
 };
 use arc_swap::ArcSwap;
-use forebay_pool::crc32c;
+use forebay_pool::{crc32c, format::layout::u32_at};
 use parking_lot::Mutex;
 use std::{
     io,
@@ -272,28 +272,20 @@ impl DictionaryFiles {
 
     /// Takes a file's content apart; what it lacks.
     fn check(&self, number: u32, content: &[u8]) -> Result<ReadDictionary, &'static str> {
-        let u32_at = |at: usize| {
-            u32::from_le_bytes([
-                content[at],
-                content[at + 1],
-                content[at + 2],
-                content[at + 3],
-            ])
-        };
         if &content[..4] != MAGIC {
             return Err("it does not begin as a dictionary's file does");
         }
         let crc = crc32c([&content[8..]]);
-        if u32_at(4) != crc {
+        if u32_at(content, 4) != crc {
             return Err("its checksum does not match");
         }
-        if u32_at(8) != number || content[16..32] != *self.store.as_bytes() {
+        if u32_at(content, 8) != number || content[16..32] != *self.store.as_bytes() {
             return Err("it is another dictionary's, or another store's");
         }
         Ok(ReadDictionary {
             bytes: content[HEADER..].to_vec(),
-            permille: u32_at(32),
-            keyspace: u32_at(12),
+            permille: u32_at(content, 32),
+            keyspace: u32_at(content, 12),
             crc,
         })
     }

@@ -30,7 +30,7 @@ use crate::{
     limits::VALUE_BYTES_MAX,
     op::LargeRef,
 };
-use forebay_pool::{Checksum, crc32c};
+use forebay_pool::{Checksum, crc32c, format::layout::u32_at};
 use parking_lot::Mutex;
 use std::{
     collections::BTreeSet,
@@ -344,13 +344,11 @@ impl LargeValues {
         };
         let mut header = [0; HEADER];
         read(&mut header, 0)?;
-        let u32_at = |at: usize| {
-            u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
-        };
-        let mut key = vec![0; (u32_at(28) as usize).min(crate::limits::STORED_KEY_BYTES_MAX)];
+        let mut key =
+            vec![0; (u32_at(&header, 28) as usize).min(crate::limits::STORED_KEY_BYTES_MAX)];
         read(&mut key, HEADER)?;
         if &header[0..4] != MAGIC
-            || u32_at(4) != crc32c([&header[8..], &key])
+            || u32_at(&header, 4) != crc32c([&header[8..], &key])
             || header[32..48] != *self.store.as_bytes()
         {
             return Err(StoreError::damaged(

@@ -19,7 +19,10 @@
 use crate::keyspace::is_marked;
 use forebay_pool::{
     Record, crc32c,
-    format::record::{self, HEADER, InvalidRecord},
+    format::{
+        layout::{u16_at, u32_at},
+        record::{self, HEADER, InvalidRecord},
+    },
 };
 use std::fmt;
 use uuid::Uuid;
@@ -270,18 +273,14 @@ pub(crate) fn op_in_batch(bytes: &[u8]) -> Result<Op<'_>, NotAnOp> {
     let (header, rest) = bytes
         .split_at_checked(BATCH_OP_HEADER)
         .ok_or(NotAnOp::Shape)?;
-    let u16_at = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
-    let u32_at = |at: usize| {
-        u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
-    };
-    let (key_length, body_length) = (usize::from(u16_at(6)), u32_at(8) as usize);
+    let (key_length, body_length) = (usize::from(u16_at(header, 6)), u32_at(header, 8) as usize);
     let (key, rest) = rest.split_at_checked(key_length).ok_or(NotAnOp::Shape)?;
     let body = rest.get(..body_length).ok_or(NotAnOp::Shape)?;
-    if u32_at(0) != crc32c([&header[4..], key, body]) {
+    if u32_at(header, 0) != crc32c([&header[4..], key, body]) {
         return Err(NotAnOp::Checksum);
     }
     op(
-        u16_at(4),
+        u16_at(header, 4),
         key,
         body,
         BATCH_OP_HEADER + key_length + body_length,

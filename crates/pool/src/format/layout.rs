@@ -150,7 +150,7 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
 
 /// Reads a little-endian `u32` at `at`.
 #[must_use]
-pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
     let mut word = [0; 4];
     word.copy_from_slice(&bytes[at..at + 4]);
     u32::from_le_bytes(word)
@@ -158,7 +158,7 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
 
 /// Reads a little-endian `u16` at `at`.
 #[must_use]
-pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+pub fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([bytes[at], bytes[at + 1]])
 }
 
