@@ -6,7 +6,7 @@
 
 use super::{
     Compression,
-    dictionary::{PackDictionary, SMALL},
+    dictionary::PackDictionary,
     packed::{BYTES_MIN, pack, pack_with},
     sampler::SmallSample,
     scratch::with_scratch,
@@ -145,7 +145,7 @@ pub(super) fn train(
     None
 }
 
-/// What is stored of these values.
+/// What is stored of these small values.
 fn stored_bytes<'v>(
     values: impl Iterator<Item = &'v [u8]>,
     level: i32,
@@ -153,11 +153,9 @@ fn stored_bytes<'v>(
 ) -> usize {
     let stored = |value: &[u8]| {
         with_scratch(|scratch| match dictionary {
-            Some(dictionary) if SMALL.contains(&value.len()) => {
-                pack_with(scratch, dictionary, value)
-            }
+            Some(dictionary) => pack_with(scratch, dictionary, value),
             None if value.len() >= BYTES_MIN => pack(scratch, Compression::Zstd(level), value),
-            _ => None,
+            None => None,
         })
     };
     values

@@ -293,9 +293,8 @@ impl Snapshot {
             if !named.is_empty() && copied.is_empty() {
                 target.make_dir(dir)?;
             }
-            let missing = named.iter().filter(|named| !copied.contains(&named.number));
-            let missing: Vec<u32> = missing.map(|named| named.number).collect();
-            let Some(number) = missing.first().copied() else {
+            let mut missing = named.iter().map(|named| named.number);
+            let Some(number) = missing.find(|number| !copied.contains(number)) else {
                 return Ok(state);
             };
             let name = dictionaries::file_name(number);
