@@ -55,7 +55,8 @@ say "a fresh Debian 12 with Redis"
 if [[ -n ${FOREBAY_TEST_DEBIAN:-} ]]; then
     cp -a "$FOREBAY_TEST_DEBIAN" "$root"
 else
-    mmdebstrap --quiet --variant=minbase --include=redis-server,procps,python3-minimal,rpm,gdb-minimal bookworm "$root"
+    # In mounts of its own: killed, it would leave those of the host there, and $root is removed.
+    unshare --mount mmdebstrap --quiet --variant=minbase --include=redis-server,procps,python3-minimal,rpm,gdb-minimal bookworm "$root"
 fi
 printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
 chmod 755 "$root/usr/sbin/policy-rc.d"

@@ -7,7 +7,7 @@ import pathlib
 import shutil
 import stat
 
-from lab.systemd.image import Failure, blank, call
+from lab.systemd.image import Failure, blank, call, mmdebstrap
 
 HERE = pathlib.Path(__file__).resolve().parent
 AGENT = HERE.parent / "systemd/guest/agent.sh"
@@ -34,8 +34,7 @@ def base(scratch: pathlib.Path) -> pathlib.Path:
     tree = partial / "tree"
     print("unpacking Debian for arm64: minutes", flush=True)
     hook = "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr"
-    # Killed, it leaves its mounts of /dev/shm and others there, through which the next one's removal of the directory would go.
-    call("unshare", "--mount", "mmdebstrap", "--quiet", "--variant=extract", "--architectures=arm64", hook, f"--include={','.join(PACKAGES)}", SUITE, tree)
+    mmdebstrap("extract", PACKAGES, "--architectures=arm64", hook, SUITE, tree)
     shutil.copy(max((tree / "boot").glob("vmlinuz-*")), partial / "vmlinuz")
     (partial / "initramfs").write_bytes(initramfs(tree))
     for large in ("boot", "usr/lib/modules", "usr/share/doc", "usr/share/locale", "usr/share/man", "var/cache/apt", "var/lib/apt"):

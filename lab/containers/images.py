@@ -6,7 +6,7 @@ import hashlib
 import pathlib
 import shutil
 
-from ..systemd.image import SUITE, Failure, call
+from ..systemd.image import SUITE, Failure, call, mmdebstrap
 from .engine import Podman
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -39,8 +39,7 @@ def base(podman: Podman, scratch: pathlib.Path) -> str:
     # No cluster, and no service is started where images are made.
     no_cluster = "--essential-hook=mkdir -p \"$1/etc/postgresql-common\" && echo 'create_main_cluster = false' >\"$1/etc/postgresql-common/createcluster.conf\""
     left_out = ["--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/locale/*"]
-    # Killed, it leaves its mounts of /dev/shm and others there, through which the next one's removal of the directory would go.
-    call("unshare", "--mount", "mmdebstrap", "--quiet", "--variant=minbase", *left_out, no_cluster, f"--include={','.join(PACKAGES)}", SUITE, tree)
+    mmdebstrap("minbase", PACKAGES, *left_out, no_cluster, SUITE, tree)
     podman.call("import", "--quiet", tree, name)
     tree.unlink()
     return name

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 
 from lab.arm64.image import archive, modules_in_order
-from lab.systemd.image import Failure, blank, call
+from lab.systemd.image import Failure, blank, call, mmdebstrap
 
 HERE = pathlib.Path(__file__).resolve().parent
 AGENT = HERE.parent / "systemd/guest/agent.sh"
@@ -43,8 +43,7 @@ def base(scratch: pathlib.Path) -> pathlib.Path:
     partial.mkdir(parents=True)
     tree = partial / "tree"
     print("building Debian with mmdebstrap, and ZFS's modules: some minutes", flush=True)
-    # Killed, it leaves its mounts of /dev/shm and others there, through which the next one's removal of the directory would go.
-    call("unshare", "--mount", "mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, tree, *MIRRORS)
+    mmdebstrap("minbase", PACKAGES, SUITE, tree, *MIRRORS)
     fill_cluster(tree)
     shutil.copy(max((tree / "boot").glob("vmlinuz-*")), partial / "vmlinuz")
     modules = max((tree / "usr/lib/modules").iterdir())

@@ -6,6 +6,7 @@ import hashlib
 import pathlib
 import shutil
 import subprocess
+from collections.abc import Iterable
 
 HERE = pathlib.Path(__file__).resolve().parent
 PACKAGES = [
@@ -31,6 +32,12 @@ def call(*argv: object) -> None:
         raise Failure(f"{argv[0]} failed: {(done.stderr or done.stdout).strip()}")
 
 
+def mmdebstrap(variant: str, packages: Iterable[str], *words: object) -> None:
+    """Makes Debian with these packages; the words are further options, then what is made, and where."""
+    # In mounts of its own: killed, it leaves the host's /dev/shm and others mounted in its directory, and the next one removes that.
+    call("unshare", "--mount", "mmdebstrap", "--quiet", f"--variant={variant}", f"--include={','.join(packages)}", *words)
+
+
 def base(scratch: pathlib.Path) -> pathlib.Path:
     """The directory with Debian's kernel (`vmlinuz`, `initrd.img`) and root disk (`root.ext4`), made unless they are there."""
     made_of = " ".join([SUITE, *MIRRORS, *PACKAGES]) + "".join((HERE / "guest" / name).read_text() for name in ("customize.sh", "lab-agent.service"))
@@ -43,8 +50,7 @@ def base(scratch: pathlib.Path) -> pathlib.Path:
     partial.mkdir(parents=True)
     print("building Debian with mmdebstrap: minutes", flush=True)
     hook = f"--customize-hook=sh {HERE}/guest/customize.sh \"$1\""
-    # Killed, it leaves its mounts of /dev/shm and others there, through which the next one's removal of the directory would go.
-    call("unshare", "--mount", "mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(PACKAGES)}", hook, SUITE, tree, *MIRRORS)
+    mmdebstrap("minbase", PACKAGES, hook, SUITE, tree, *MIRRORS)
     for name in ("vmlinuz", "initrd.img"):
         newest = max((tree / "boot").glob(f"{name}-*"))
         shutil.copy(newest, partial / name)
