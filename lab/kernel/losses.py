@@ -26,7 +26,6 @@ OTHER_MIB = 100
 OTHER_AT_ONCE_MIB = 4
 # What a database's own documentation says to do if it does not start, but for what gives up more than a log's end.
 REPAIRS = {"redis": "cd /data/redis/appendonlydir && yes | redis-check-aof --fix appendonly.aof.manifest"}
-REPAIRED = "\nthe database was repaired"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +44,8 @@ class Loss:
     missing: int | None
     # True if what is there is all up to one moment.
     is_prefix: bool
+    # It started only after its own repair.
+    is_mended: bool
     said: str
 
 
@@ -156,19 +157,19 @@ class LossTrial:
         is_mounted = status == 0 and self.ask("mountpoint -q /data")[0] == 0
         losses = []
         for one in DATABASES:
-            found, more = self._found(one) if is_mounted else (None, "")
+            found, is_mended, more = self._found(one) if is_mounted else (None, False, "")
             missing, is_prefix = judged(self.records[one.name], found)
-            losses.append(Loss(self.contestant.name, how, one.name, is_mounted, "-fy" in said, len(self.records[one.name].acknowledged), missing, is_prefix, f"{said}\n{more}".strip()))
+            losses.append(Loss(self.contestant.name, how, one.name, is_mounted, "-fy" in said, len(self.records[one.name].acknowledged), missing, is_prefix, is_mended, f"{said}\n{more}".strip()))
         losses.append(self._other_files(how, said, is_mounted))
         return losses
 
     def _other_files(self, how: str, said: str, is_mounted: bool) -> Loss:
         """What became of files that a program synced which Forebay does not know, nor anybody else."""
         whole = int(self.ask(f"cd /data/other && md5sum $(seq {self.other_files}) 2>/dev/null | grep -c {self.other_sum}")[1] or 0) if is_mounted else 0
-        return Loss(self.contestant.name, how, OTHER, is_mounted, "-fy" in said, self.other_files, self.other_files - whole if is_mounted else None, True, said)
+        return Loss(self.contestant.name, how, OTHER, is_mounted, "-fy" in said, self.other_files, self.other_files - whole if is_mounted else None, True, False, said)
 
-    def _found(self, database: Database) -> tuple[list[int] | None, str]:
-        """The numbers that a database has without the fast device, or None if it does not start; and what was said on the way."""
+    def _found(self, database: Database) -> tuple[list[int] | None, bool, str]:
+        """The numbers that a database has without the fast device, or None if it does not start; whether it had to be repaired; and what was said on the way."""
         said = ""
         if self.contestant.under:
             said = self.ask(f"cd /; forebay recover --for /data/{database.name} 2>&1; echo status $?; forebay recover --for /data/{database.name} --lift 2>&1")[1]
@@ -178,10 +179,10 @@ class LossTrial:
             said += self.ask(f"{repair} 2>&1")[1] if repair else ""
             try:
                 self._start(database, is_plain=True)
-                return [int(line) for line in self.sh(database.read).split()], f"{said}{REPAIRED if repair else ''}"
+                return [int(line) for line in self.sh(database.read).split()], bool(repair), said
             except (Failure, ValueError) as failure:
                 said += f"\n{failure}\n"
-        return None, said
+        return None, False, said
 
 
 def is_enough(counts: dict[str, int]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from .contestants import ALL
-from .losses import DATABASES, OTHER, REPAIRED, Loss
+from .losses import DATABASES, OTHER, Loss
 from .speed import COUNTS, DISKS, Figures
 
 NAMES = {"redis": "Redis", "postgres": "PostgreSQL", "sqlite": "SQLite", OTHER: "other files"}
@@ -86,7 +86,7 @@ def told(row: Loss) -> str:
         return "gone"
     if row.missing is None:
         return "does not start"
-    repaired = ", repaired" if row.said.endswith(REPAIRED) else ""
+    repaired = ", repaired" if row.is_mended else ""
     if not row.missing:
         return f"all {row.acknowledged}{repaired}"
     return f"{row.missing} of {row.acknowledged} lost{repaired}" + ("" if row.is_prefix else ", with holes")

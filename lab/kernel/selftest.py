@@ -10,7 +10,7 @@ import unittest
 from lab.systemd.image import Failure
 from lab.systemd.lives import WriteRecord
 
-from . import losses, report, speed
+from . import report, speed
 from .contestants import ALL, BCACHE, FOREBAY_PMEM, PLAIN, WRITECACHE_SSD
 from .guest import commits
 from .losses import Loss, is_enough, judged
@@ -77,8 +77,8 @@ class JudgeLosses(unittest.TestCase):
 
 
 class Tell(unittest.TestCase):
-    def loss(self, name: str, database: str, is_mounted: bool, missing: int | None, is_prefix: bool = True, said: str = "") -> Loss:
-        return Loss(name, "cut", database, is_mounted, name == WRITECACHE_SSD.name, 120, missing, is_prefix, said)
+    def loss(self, name: str, database: str, is_mounted: bool, missing: int | None, is_prefix: bool = True, is_mended: bool = False) -> Loss:
+        return Loss(name, "cut", database, is_mounted, name == WRITECACHE_SSD.name, 120, missing, is_prefix, is_mended, "")
 
     def test_losses_are_told_apart(self):
         rows = [
@@ -86,7 +86,7 @@ class Tell(unittest.TestCase):
             self.loss(WRITECACHE_SSD.name, "redis", True, 100),
             self.loss(WRITECACHE_SSD.name, "postgres", True, None),
             self.loss(WRITECACHE_SSD.name, "sqlite", True, 3, is_prefix=False),
-            *(self.loss(FOREBAY_PMEM.name, database, True, 0, said=losses.REPAIRED) for database in report.NAMES),
+            *(self.loss(FOREBAY_PMEM.name, database, True, 0, is_mended=True) for database in report.NAMES),
         ]
         lines = report.loss_table(rows).splitlines()
         self.assertEqual(lines[2], f"| {WRITECACHE_SSD.title} | cut | 1 | damaged, repaired | 100 of 120 lost | does not start | 3 of 120 lost, with holes | – |")
