@@ -21,15 +21,7 @@ pub(crate) struct FileImage<'a> {
 
 impl<'a> FileImage<'a> {
     pub(crate) fn of(changes: &[(PayloadHead, FileChange<'a>)]) -> Self {
-        let size = changes
-            .iter()
-            .fold(None, |size, (head, change)| match change {
-                FileChange::Truncate => Some(head.at),
-                FileChange::Write(bytes) => {
-                    size.map(|size: u64| size.max(head.at + bytes.len() as u64))
-                }
-                _ => size,
-            });
+        let size = cut_size(changes);
         let (mut parts, mut zeros) = (Vec::new(), Vec::new());
         remains(changes, &[], |range, change| match change {
             RangeContent::Bytes(bytes) => parts.push((range.start, bytes)),
@@ -75,6 +67,16 @@ impl<'a> FileImage<'a> {
         tail.sort_unstable_by_key(|(at, _)| *at);
         Ok(Some(tail))
     }
+}
+
+/// The size that the changes leave, if they cut the file to one.
+pub(crate) fn cut_size(changes: &[(PayloadHead, FileChange<'_>)]) -> Option<u64> {
+    let after = |size: Option<u64>, (head, change): &(PayloadHead, FileChange<'_>)| match change {
+        FileChange::Truncate => Some(head.at),
+        FileChange::Write(bytes) => size.map(|size| size.max(head.at + bytes.len() as u64)),
+        _ => size,
+    };
+    changes.iter().fold(None, after)
 }
 
 fn is_there(file: &File, at: u64, bytes: &[u8]) -> io::Result<bool> {

@@ -8,7 +8,10 @@
 //! the file system).
 
 use super::lane_contents::LoggedFile;
-use crate::record::{FileChange, PayloadHead};
+use crate::{
+    image::cut_size,
+    record::{FileChange, PayloadHead},
+};
 use std::{fs::File, io, os::unix::fs::FileExt};
 
 /// Bytes that are read at a time.
@@ -39,9 +42,18 @@ pub(super) fn foreign(
 }
 
 /// True if all of the lane's bytes that the file lacks may be lost by a write-back that failed,
-/// when the pages were evicted: the file has zeros there, an earlier record's bytes, or nothing.
+/// when the pages were evicted: the file has zeros there, an earlier record's bytes, or nothing. A
+/// file that is longer than a truncation of the lane's and the writes after it leave it has a write
+/// that the lane lacks, which had not returned: it would be cut.
 pub(super) fn may_be_lost(file: &LoggedFile<'_>, open: &File) -> bool {
     unexplained(file, open, 0, false).is_ok_and(|at| at.is_none())
+        && is_longer(file, open).is_ok_and(|is_longer| !is_longer)
+}
+
+/// True if the file is longer than the lane's records, which cut it, leave it.
+fn is_longer(file: &LoggedFile<'_>, open: &File) -> io::Result<bool> {
+    let size = open.metadata()?.len();
+    Ok(cut_size(&file.changes).is_some_and(|left| left < size))
 }
 
 /// The place at which the file has, from an offset on, neither bytes of the records that wrote
@@ -162,6 +174,10 @@ pub(super) fn kept(file: &LoggedFile<'_>, open: &File, is_readable: bool, on_dis
             "holds something else than the pool's writes".to_owned(),
             "It has writes that were not committed, or something that Forebay does not see has changed it since",
         ),
+        () if is_longer(file, open).unwrap_or_default() => (
+            "is longer than the pool's writes leave it".to_owned(),
+            "It has a write that had not returned, or something that Forebay does not see has changed it since",
+        ),
         () => (
             "lacks acknowledged writes: it holds something else where they were".to_owned(),
             "Something that Forebay does not see has changed it since",
@@ -243,6 +259,22 @@ mod tests {
         assert_eq!(of(Some(2), &cut, b"..BBBB"), [None; 2]);
         let grown = [(2, Some(&b"abcd"[..])), (90, None)];
         assert_eq!(of(Some(2), &grown, b"..BBBB")[0], Some(2));
+    }
+
+    #[test]
+    fn a_file_longer_than_the_lane_cut_it_lost_no_bytes() {
+        let changes = [(0, Some(&b"abcdef"[..])), (2, None), (2, Some(b"XY"))];
+        let lost = |changes: &[_], content: &[u8]| {
+            let file = LoggedFile::of_changes(None, changes);
+            let mut open = tempfile::tempfile().unwrap();
+            open.write_all(content).unwrap();
+            may_be_lost(&file, &open)
+        };
+        assert!(lost(&changes, b"ab"));
+        assert!(lost(&changes, b"ab\0\0"));
+        assert!(!lost(&changes, b"abXYmore"));
+        // Without a truncation nothing would be cut.
+        assert!(lost(&changes[..1], b"ab\0\0\0\0more"));
     }
 
     #[test]
