@@ -1,6 +1,6 @@
 //! The laboratory that a measurement runs in.
 
-use super::size::Size;
+use super::{parts::Parts, size::Size};
 use crate::{
     BenchError,
     contest::{Contender, Mode, Pools, around::Setting},
@@ -27,6 +27,8 @@ pub(crate) struct Lab<'a> {
     pub forebay: &'a Path,
     /// How much.
     pub size: Size,
+    /// What is done of it.
+    pub parts: &'a Parts,
     /// Who is told of progress.
     pub note: &'a dyn Fn(&str),
 }

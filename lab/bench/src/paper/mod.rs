@@ -13,6 +13,7 @@ mod loss;
 mod machine;
 mod mixes;
 mod outcome;
+mod parts;
 mod policies;
 mod puts;
 mod run;

@@ -67,7 +67,7 @@ fn row(cell: [&str; 4], figures: Result<&[f64], &str>) -> Row {
 }
 
 /// What a measurement gives: rows of all experiments that it is shared by.
-#[derive(Default)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Measured {
     pub rows: Vec<Row>,
     /// The device, as often as it was measured.
@@ -102,6 +102,32 @@ impl Measured {
             }
             None => self.rows.push(row(cell, Ok(figures))),
         }
+    }
+
+    /// Adds what another has: rounds to rows that are there, and notes that are not.
+    pub fn append(&mut self, other: Self) {
+        for added in other.rows {
+            let cell = CELL.map(|name| added.text(name));
+            match self.find(cell) {
+                Some(found) => {
+                    let rounds = [found.list("rounds"), added.list("rounds")].concat();
+                    *found = row(cell, Ok(&rounds));
+                }
+                None => self.rows.push(added),
+            }
+        }
+        self.devices.extend(other.devices);
+        for note in other.notes {
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
+        }
+    }
+
+    /// What was noted.
+    #[cfg(test)]
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// The figure of a row that was added; not a number without one.

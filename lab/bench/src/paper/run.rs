@@ -9,6 +9,7 @@ use super::{
     machine::Machine,
     mixes,
     outcome::{FORMAT, Measured, Outcome},
+    parts::Parts,
     policies, puts,
     size::Size,
     write_ahead,
@@ -184,7 +185,9 @@ fn measure(
     note: &dyn Fn(&str),
     busy: Option<&str>,
 ) -> Result<Vec<PathBuf>, BenchError> {
+    let parts = Parts::open(&plan.out, &step[0].id, plan.size, plan.resume)?;
     let lab = Lab {
+        parts: &parts,
         dir: &plan.dir,
         pool: &plan.pool,
         forebay: &plan.forebay,
@@ -222,6 +225,7 @@ fn measure(
         };
         written.push(outcome.save(&plan.out)?);
     }
+    parts.end()?;
     Ok(written)
 }
 

@@ -60,14 +60,14 @@ struct Logs {
 
 /// Table 1 of the paper.
 pub(super) fn link_bench(lab: &Lab<'_>) -> Result<Measured, BenchError> {
-    let ids = lab.size.pick(1000, 50_000, 1_000_000);
+    let ids = lab.size.pick(1000, 50_000, 10_000_000);
     run(lab, Workload::LinkBench { ids }, "linkbench")
 }
 
 /// Table 2.
 pub(super) fn tpcc(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     let tpcc = Workload::Tpcc {
-        warehouses: lab.size.pick(1, 1, 10),
+        warehouses: lab.size.pick(1, 1, 200),
         roam: false,
     };
     run(lab, tpcc, "tpcc")
@@ -92,11 +92,43 @@ fn lacking() -> Option<String> {
 /// A workload. Its panels: rates, latencies by request, and processor time of the server, in its
 /// own code and in the kernel.
 fn run(lab: &Lab<'_>, workload: Workload, panel: &str) -> Result<Measured, BenchError> {
-    let [p99, cpu] = ["p99", "cpu"].map(|what| format!("{panel}_{what}"));
     if let Some(why) = lacking() {
         return Err(BenchError::Missing(why));
     }
-    let mut measured = Measured::default();
+    let left = lab.parts.left(settings(lab.size).to_vec(), at);
+    if !left.is_empty() {
+        measure(lab, workload, &left, panel)?;
+    }
+    let mut measured = lab.parts.measured();
+    let disk = device::measure(lab.dir, Effort::QUICK)?;
+    measured.note(format!(
+        "a pool on this disk is a file of 128 MiB in {}, which writes 4 KiB and syncs in {:.0} µs",
+        disk.name.as_deref().unwrap_or("a directory"),
+        disk.fsync_us
+    ));
+    let (turns, seconds) = turns(lab.size);
+    measured.note(format!(
+        "{workload:?} on MyRocks (READ COMMITTED, no binary log); {turns} turns of {seconds} s for each series; the paper has 10 million ids and 200 \
+         warehouses"
+    ));
+    Ok(measured)
+}
+
+/// A setting in words.
+fn at(&(clients, is_synced): &(u64, bool)) -> String {
+    let s = if clients == 1 { "" } else { "s" };
+    let synced = if is_synced { "synced" } else { "not synced" };
+    format!("{clients} client{s}, {synced}")
+}
+
+/// Measures these settings, and keeps each.
+fn measure(
+    lab: &Lab<'_>,
+    workload: Workload,
+    settings: &[(u64, bool)],
+    panel: &str,
+) -> Result<(), BenchError> {
+    let [p99, cpu] = ["p99", "cpu"].map(|what| format!("{panel}_{what}"));
     // An emulated device only adds to what a call takes.
     let scratch = ScratchDir::new_in(&memory_dir())?;
     let scripts = Scripts::unpack(&scratch.path().join("scripts"), MYROCKS, workload)?;
@@ -108,11 +140,10 @@ fn run(lab: &Lab<'_>, workload: Workload, panel: &str) -> Result<Measured, Bench
         scratch: scratch.path(),
     };
     let Logs { logs } = catalogue::measured("P3");
-    let (turns, seconds) = turns(lab.size);
-    for &(clients, is_synced) in settings(lab.size) {
-        let s = if clients == 1 { "" } else { "s" };
-        let synced = if is_synced { "synced" } else { "not synced" };
-        let x = format!("{clients} client{s}, {synced}");
+    let (turns, _) = turns(lab.size);
+    for &(clients, is_synced) in settings {
+        let x = at(&(clients, is_synced));
+        let mut measured = Measured::default();
         let start = |log| setup.start(log, clients, is_synced);
         let series = logs.iter().map(start).collect::<Result<Vec<_>, _>>()?;
         let series: Vec<_> = logs.iter().zip(series).collect();
@@ -139,18 +170,9 @@ fn run(lab: &Lab<'_>, workload: Workload, panel: &str) -> Result<Measured, Bench
             scripts.check(&standing.server)?;
             standing.server.stop()?;
         }
+        lab.parts.add(x, measured)?;
     }
-    let disk = device::measure(lab.dir, Effort::QUICK)?;
-    measured.note(format!(
-        "a pool on this disk is a file of 128 MiB in {}, which writes 4 KiB and syncs in {:.0} µs",
-        disk.name.as_deref().unwrap_or("a directory"),
-        disk.fsync_us
-    ));
-    measured.note(format!(
-        "{workload:?} on MyRocks (READ COMMITTED, no binary log); {turns} turns of {seconds} s for each series; the paper has 10 million ids and 200 \
-         warehouses"
-    ));
-    Ok(measured)
+    Ok(())
 }
 
 /// Turns of each series, and seconds of one.

@@ -43,6 +43,9 @@ pub(super) struct Ground {
     /// Variants at toy size.
     #[serde(default)]
     toy: Vec<String>,
+    /// Those at the papers' size.
+    #[serde(default)]
+    paper: Vec<String>,
 }
 
 /// The grounds of the paper's array, and of this disk.
@@ -86,7 +89,7 @@ pub(super) struct Case {
 impl Case {
     /// The variant of this name on the first ground of this panel.
     pub fn named(variant: &str, ground: &str) -> Self {
-        let mut all = Self::all(Size::Paper).into_iter();
+        let mut all = Self::all(Size::Quick).into_iter();
         let is_it = |case: &Self| (&*case.variant.name, &*case.ground.panel) == (variant, ground);
         let found = all.find(is_it);
         found.unwrap_or_else(|| unreachable!("P2 has no {variant} on {ground}"))
@@ -94,14 +97,19 @@ impl Case {
 
     /// What is measured, in this order: rows that take turns together.
     pub fn groups(size: Size) -> Vec<Vec<Self>> {
-        let takes_turns = |case: &Self| case.ground.rounds.is_some();
+        // Memory has room for one server of the papers' size.
+        let takes_turns = |case: &Self| size != Size::Paper && case.ground.rounds.is_some();
         let is_one = |a: &Self, b: &Self| takes_turns(a) && ptr::eq(a.ground, b.ground);
         let all = Self::all(size);
         all.chunk_by(is_one).map(<[Self]>::to_vec).collect()
     }
 
     fn all(size: Size) -> Vec<Self> {
-        let is_measured = |of: &Self| size != Size::Toy || of.ground.toy.contains(&of.variant.name);
+        let is_measured = |of: &Self| match size {
+            Size::Toy => of.ground.toy.contains(&of.variant.name),
+            Size::Quick => true,
+            Size::Paper => of.ground.paper.contains(&of.variant.name),
+        };
         let of = |ground: &'static Ground| {
             TABLE.variants.iter().map(move |variant| Self {
                 variant,

@@ -16,11 +16,12 @@ pub(super) mod restart;
 mod stage;
 mod steady;
 
-use super::{lab::Lab, outcome::Measured};
+use super::{lab::Lab, outcome::Measured, size::Size};
 use crate::{
     BenchError,
     device::{self, Effort},
     mariadb::server,
+    report::Row as Figures,
     scratch::{ScratchDir, memory_dir},
 };
 use case::{Case, DIRTY, ON_ARRAY, PERCENT, SSD};
@@ -36,48 +37,70 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     if let Some(why) = server::lacking() {
         return Err(BenchError::Missing(why));
     }
-    let scratch = ScratchDir::new_in(&memory_dir())?;
-    let pace = lab.size.pick(
-        ([1, 1, 1, 2], 1),
-        ([5, 10, 45, 10], 3),
-        ([20, 120, 1200, 40], 3),
-    );
-    // Of some 100 MB each.
-    let warehouses = lab.size.pick(1, 4, 20);
-    let tpcc = Tpcc::load(lab, scratch.path(), warehouses, pace)?;
-    let mut measured = Measured::default();
-    let device = device::measure(lab.dir, Effort::QUICK)?;
-    measured.devices.push(device);
     let other = |&percent| Case {
         percent,
         ..Case::named(DIRTY, ON_ARRAY)
     };
     let others = lab.size.pick(&[][..], &OTHER_PERCENTS, &OTHER_PERCENTS);
     let others = others.iter().map(|percent| vec![other(percent)]);
-    let mut curve = Vec::new();
-    for cases in Case::groups(lab.size).into_iter().chain(others) {
+    let groups = Case::groups(lab.size).into_iter().chain(others).collect();
+    let left = lab.parts.left(groups, |cases| name_of(cases));
+    if !left.is_empty() {
+        measure(lab, left)?;
+    }
+    let mut measured = lab.parts.measured();
+    // In the order of the curve.
+    let percent = |row: &Figures| row.text("x").strip_suffix(" %")?.parse::<u64>().ok();
+    measured.rows.sort_by_key(percent);
+    measured
+        .devices
+        .push(device::measure(lab.dir, Effort::QUICK)?);
+    cost::rows(lab.size, &mut measured)?;
+    if let Some(note) = lab.pool.note() {
+        measured.note(note);
+    }
+    Ok(measured)
+}
+
+/// Rows that are measured together, in words.
+fn name_of(cases: &[Case]) -> String {
+    let names: Vec<String> = cases.iter().map(ToString::to_string).collect();
+    names.join("; ")
+}
+
+/// Measures these, and keeps each group of them.
+fn measure(lab: &Lab<'_>, groups: Vec<Vec<Case>>) -> Result<(), BenchError> {
+    let memory = memory_dir();
+    // What each row gets a copy of: memory has room for one such copy of the papers' size.
+    let scratch = ScratchDir::new_in(match lab.size {
+        Size::Paper => lab.dir,
+        _ => &memory,
+    })?;
+    let pace = lab.size.pick(
+        ([1, 1, 1, 2], 1),
+        ([5, 10, 45, 10], 3),
+        ([20, 120, 1200, 40], 3),
+    );
+    // Of some 100 MB each.
+    let warehouses = lab.size.pick(1, 4, 100);
+    let tpcc = Tpcc::load(lab, scratch.path(), warehouses, pace)?;
+    for cases in groups {
+        let mut measured = Measured::default();
         for (case, steady) in in_turns(&tpcc, &cases)? {
             measured.note(format!("{case}: {}", steady.told));
             if case.percent == PERCENT {
                 add(case, &steady, &mut measured);
             }
             if case.is_the_papers(DIRTY) {
-                curve.push((case.percent, steady));
+                let x = format!("{} %", case.percent);
+                measured.add("sizes", SSD, DIRTY, &x, &steady.tpmc);
+                measured.add("found", SSD, DIRTY, &x, &[steady.found_percent]);
             }
         }
+        measured.note(tpcc.describe());
+        lab.parts.add(name_of(&cases), measured)?;
     }
-    curve.sort_by_key(|(percent, _)| *percent);
-    for (percent, steady) in &curve {
-        let x = format!("{percent} %");
-        measured.add("sizes", SSD, DIRTY, &x, &steady.tpmc);
-        measured.add("found", SSD, DIRTY, &x, &[steady.found_percent]);
-    }
-    cost::rows(lab.size, &mut measured)?;
-    measured.note(tpcc.describe());
-    if let Some(note) = lab.pool.note() {
-        measured.note(note);
-    }
-    Ok(measured)
+    Ok(())
 }
 
 /// Rows whose servers stand at the same time.
@@ -85,7 +108,10 @@ fn in_turns(tpcc: &Tpcc<'_>, cases: &[Case]) -> Result<Vec<(Case, Steady)>, Benc
     let start = |&case: &Case| tpcc.stage.start(case);
     let standing = cases.iter().map(start).collect::<Result<Vec<_>, _>>()?;
     let rows: Vec<&dyn Row> = standing.iter().map(|row| row as _).collect();
-    let rounds = cases.first().and_then(|case| case.ground.rounds);
+    let rounds = match cases {
+        [first, _, ..] => first.ground.rounds,
+        _ => None,
+    };
     let steady = tpcc.measure_in_turns(&rows, rounds)?;
     standing.into_iter().try_for_each(|row| tpcc.end(row))?;
     Ok(cases.iter().copied().zip(steady).collect())
