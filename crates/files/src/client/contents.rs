@@ -11,7 +11,7 @@
 use super::{
     config::CONFIG,
     lookup::key,
-    order::{counts_changes, has_logs_on},
+    order::{follows_changes, may_have_logs_on},
 };
 use crate::sys;
 use forebay_pool::extents;
@@ -21,16 +21,15 @@ use std::ffi::{CStr, c_int};
 /// Before `from` is renamed to `to`.
 #[inline]
 pub(super) fn before_rename(from: (c_int, &CStr), to: (c_int, &CStr)) {
-    if counts_changes() {
+    if follows_changes() {
         let _ = write_replacing(from, to);
     }
 }
 
 /// Before a descriptor is closed whose file was cut off by it.
 pub fn before_closing(fd: c_int) {
-    if counts_changes()
-        && let Some(fd) = sys::borrow(fd)
-        && sys::stat_of(fd).is_ok_and(|stat| is_file(&stat) && has_logs_on(stat.st_dev))
+    if let Some(fd) = sys::borrow(fd)
+        && sys::stat_of(fd).is_ok_and(|stat| is_file(&stat) && may_have_logs_on(stat.st_dev))
     {
         extents::write_back(fd);
     }
@@ -50,7 +49,7 @@ fn write_replacing(from: (c_int, &CStr), to: (c_int, &CStr)) -> Option<()> {
     let is_absorbed = CONFIG
         .get()
         .is_some_and(|it| it.is_absorbed(key(&replacing)));
-    if !is_another || is_absorbed || !has_logs_on(replacing.st_dev) {
+    if !is_another || is_absorbed || !may_have_logs_on(replacing.st_dev) {
         return None;
     }
     // What has the name by now may be something else than a file: its open waits for nobody.

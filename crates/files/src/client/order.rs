@@ -48,6 +48,12 @@ pub fn counts_changes() -> bool {
     page().is_some_and(OrderPage::has_logs)
 }
 
+/// True if the run may come to count them.
+#[inline]
+pub(super) fn follows_changes() -> bool {
+    page().is_some()
+}
+
 /// The kernel has changed a name, a size or an attribute on this device; where it is not known, on
 /// any. Neither allocates nor locks.
 pub fn changed_on(device: Option<u64>) {
@@ -59,9 +65,10 @@ pub fn changed_on(device: Option<u64>) {
     }
 }
 
-/// True if the run has absorbed a file on this device.
-pub(super) fn has_logs_on(device: u64) -> bool {
-    page().is_some_and(|page| page.has_logs_on(device))
+/// True if the run has absorbed a file on this device, or none at all: its first one's sync commits
+/// what was changed before, too.
+pub(super) fn may_have_logs_on(device: u64) -> bool {
+    page().is_some_and(|page| !page.has_logs() || page.has_logs_on(device))
 }
 
 #[inline]
