@@ -37,6 +37,8 @@ pub(crate) struct OpenNumber {
     fd: OwnedFd,
     /// It appends.
     pub(crate) appends: AtomicBool,
+    /// Its opening cut the file off: its closing has the file written, as ext4 and XFS begin to do.
+    pub(crate) was_cut_off: AtomicBool,
     /// A process that had it when that was asked last; 0 as long as it was given to none.
     holder: AtomicU32,
     /// Held while it is given to the first.
@@ -209,6 +211,7 @@ impl NumberTable {
             file,
             position,
             appends: AtomicBool::new(appends),
+            was_cut_off: AtomicBool::new(false),
             holder: AtomicU32::new(0),
             giving: Mutex::default(),
         };

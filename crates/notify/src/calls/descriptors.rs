@@ -28,7 +28,14 @@ impl TrappedCall<'_> {
         let numbers = &self.agent.numbers;
         let process = process_of(self.seen.thread);
         let is_log = match numbers.used_by(self.seen.thread, number) {
-            Ok(used) => used.is_some(),
+            Ok(Some(used)) => {
+                if used.was_cut_off.swap(false, Relaxed) {
+                    client::before_closing(number);
+                    client::changed_on(None);
+                }
+                true
+            }
+            Ok(None) => false,
             // It cannot be seen any more, and had the log when it could.
             Err(used) => used.was_of(process),
         };

@@ -60,13 +60,22 @@ impl TrappedCall<'_> {
     }
 
     pub(super) fn name(&self) -> CallOutcome {
-        if !client::any_absorbed() {
+        if !client::any_absorbed() && !self.may_replace() {
             return self.go_on_changing();
         }
         let Some(change) = self.name_change() else {
             return self.go_on_changing();
         };
         self.change_name(&change)
+    }
+
+    /// True for a rename: what takes a file's place is written before, also before the first log.
+    fn may_replace(&self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        let is_old = self.seen.number == libc::SYS_rename;
+        #[cfg(not(target_arch = "x86_64"))]
+        let is_old = false;
+        is_old || matches!(self.seen.number, libc::SYS_renameat | libc::SYS_renameat2)
     }
 
     fn change_name(&self, change: &NameChange) -> CallOutcome {

@@ -16,6 +16,7 @@ use rustix::{
 use std::{
     ffi::{CStr, CString},
     os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd},
+    sync::atomic::Ordering::Relaxed,
 };
 
 /// A call's open: `struct open_how`, with the directory and the path.
@@ -195,6 +196,12 @@ impl TrappedCall<'_> {
         }
         self.agent.slots.set_hidden(number, hidden);
         numbers.add(owned(number), flags & libc::O_APPEND != 0);
+        if before.is_some()
+            && is_changed
+            && let Some(open) = numbers.used(number)
+        {
+            open.was_cut_off.store(true, Relaxed);
+        }
         self.inject(number, closes_on_exec)
     }
 }
