@@ -46,6 +46,13 @@ impl Cycle {
         self.verdict.good() && self.unusable.is_none()
     }
 
+    /// True if the kernel did not mount what the cut had left of the data's file system, so that
+    /// nothing of the workload was asked.
+    pub fn is_unmounted(&self) -> bool {
+        const SAID: &str = "mounting /dev/vda on /data failed";
+        self.unusable.as_ref().is_some_and(|why| why.contains(SAID))
+    }
+
     /// What it is called in a report, which has both kinds of machines.
     pub fn name(&self) -> String {
         name(&self.workload, self.machine)

@@ -65,7 +65,7 @@ impl Sums {
             sums.acknowledged += cycle.acknowledged;
             sums.in_flight += cycle.verdict.in_flight;
             sums.dropped += cycle.dropped;
-            sums.lossy += u64::from(!cycle.good());
+            sums.lossy += u64::from(!cycle.good() && !cycle.is_unmounted());
             sums.lost += cycle.verdict.lost;
             sums.wrong += cycle.verdict.wrong;
             sums.torn += u64::from(cycle.verdict.torn);
@@ -142,7 +142,8 @@ impl Report {
     /// True if something that a control must lose was missing.
     fn shows_loss(&self, workload: &Workload) -> bool {
         let mut cycles = self.cycles.iter().filter(|it| it.workload == workload.name);
-        cycles.any(|cycle| !cycle.verdict.good() || workload.may_refuse && cycle.unusable.is_some())
+        let refused = |it: &Cycle| it.unusable.is_some() && !it.is_unmounted();
+        cycles.any(|cycle| !cycle.verdict.good() || workload.may_refuse && refused(cycle))
     }
 
     /// True if everything was as expected.
@@ -163,9 +164,13 @@ impl Report {
             rows.push(ReportRow::item(Section::Unexpected, about, unexpected));
         }
         for cycle in self.cycles.iter().filter(|cycle| !cycle.good()) {
+            let section = match cycle.is_unmounted() {
+                true => Section::Unmounted,
+                false => Section::Losses,
+            };
             let line = cycle.line();
             let first = line.lines().next().unwrap_or_default();
-            rows.push(ReportRow::item(Section::Losses, &cycle.name(), first));
+            rows.push(ReportRow::item(section, &cycle.name(), first));
         }
         let names: Vec<String> = tested.iter().map(|it| self.name_of(it)).collect();
         rows::text(rows, earlier, &names, commit)
@@ -307,6 +312,8 @@ mod tests {
     #[test]
     fn a_machine_that_failed_shows_no_loss_of_most_controls() {
         let failed = Some("nothing happened for 60s");
+        let unmounted =
+            Some("LAB failed: the disk: mounting /dev/vda on /data failed: Bad message");
         for (workload, lost, unusable, good) in [
             ("redis-eatmydata", 1, None, true),
             ("redis-eatmydata", 0, None, false),
@@ -315,6 +322,10 @@ mod tests {
             ("store-released-early", 0, None, false),
             ("redis-always", 0, failed, false),
             ("redis", 0, failed, false),
+            // No file system, and nothing that a control could show.
+            ("redis", 0, unmounted, true),
+            ("redis-eatmydata", 0, unmounted, false),
+            ("store-released-early", 0, unmounted, false),
         ] {
             let report = of_one(workload, lost, unusable);
             assert_eq!(report.good(), good, "{workload} {lost} {unusable:?}");

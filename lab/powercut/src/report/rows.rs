@@ -14,16 +14,18 @@ pub enum Section {
     Controls,
     Flash,
     Moments,
+    Unmounted,
     Losses,
 }
 
-const ALL: [Section; 7] = [
+const ALL: [Section; 8] = [
     Section::Unexpected,
     Section::Runs,
     Section::Forebay,
     Section::Controls,
     Section::Flash,
     Section::Moments,
+    Section::Unmounted,
     Section::Losses,
 ];
 
@@ -47,6 +49,7 @@ impl Section {
             Self::Controls => "Controls",
             Self::Flash => "Flash",
             Self::Moments => "Moments",
+            Self::Unmounted => "Not mounted",
             Self::Losses => "Cycles with loss",
         }
     }
@@ -55,6 +58,9 @@ impl Section {
     fn head(self) -> &'static str {
         match self {
             Self::Unexpected | Self::Losses => "",
+            Self::Unmounted => {
+                "Cycles after which the kernel did not mount the data's file system, so that no database was asked.\n"
+            }
             Self::Runs => {
                 "| run | command | accelerator | minutes |\n\
                  |---|---|---|---:|"
