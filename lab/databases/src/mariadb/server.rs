@@ -18,7 +18,7 @@ use std::{
     process::Command,
 };
 
-pub use crate::sql::running::said_by;
+pub use crate::sql::running::{copy, said_by};
 
 /// The database that sysbench's scripts work on.
 pub const DATABASE: &str = "bench";
