@@ -38,7 +38,7 @@ pub(crate) struct OpenNumber {
     /// It appends.
     pub(crate) appends: AtomicBool,
     /// Its opening cut the file off: its closing has the file written, as ext4 and XFS begin to do.
-    pub(crate) was_cut_off: AtomicBool,
+    pub(crate) was_cut_off: bool,
     /// A process that had it when that was asked last; 0 as long as it was given to none.
     holder: AtomicU32,
     /// Held while it is given to the first.
@@ -197,7 +197,7 @@ impl NumberTable {
     }
 
     /// Notes an open one that a process is about to have.
-    pub(crate) fn add(&self, fd: OwnedFd, appends: bool) {
+    pub(crate) fn add(&self, fd: OwnedFd, appends: bool, was_cut_off: bool) {
         let number = fd.as_raw_fd();
         let stat = rustix::fs::fstat(&fd).ok();
         let file = stat.map(|stat| (stat.st_dev, stat.st_ino));
@@ -211,7 +211,7 @@ impl NumberTable {
             file,
             position,
             appends: AtomicBool::new(appends),
-            was_cut_off: AtomicBool::new(false),
+            was_cut_off,
             holder: AtomicU32::new(0),
             giving: Mutex::default(),
         };

@@ -29,7 +29,7 @@ impl TrappedCall<'_> {
         let process = process_of(self.seen.thread);
         let is_log = match numbers.used_by(self.seen.thread, number) {
             Ok(Some(used)) => {
-                if used.was_cut_off.swap(false, Relaxed) {
+                if used.was_cut_off {
                     client::before_closing(number);
                     client::changed_on(None);
                 }
@@ -93,7 +93,8 @@ impl TrappedCall<'_> {
         })?;
         let slots = &self.agent.slots;
         slots.set_hidden(made, slots.hidden(open.number()));
-        numbers.add(owned(made), open.appends.load(Relaxed));
+        let appends = open.appends.load(Relaxed);
+        numbers.add(owned(made), appends, open.was_cut_off);
         self.inject(made, !stays_on_exec)
     }
 

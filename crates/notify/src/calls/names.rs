@@ -71,11 +71,12 @@ impl TrappedCall<'_> {
 
     /// True for a rename: what takes a file's place is written before, also before the first log.
     fn may_replace(&self) -> bool {
-        #[cfg(target_arch = "x86_64")]
-        let is_old = self.seen.number == libc::SYS_rename;
-        #[cfg(not(target_arch = "x86_64"))]
-        let is_old = false;
-        is_old || matches!(self.seen.number, libc::SYS_renameat | libc::SYS_renameat2)
+        match self.seen.number {
+            libc::SYS_renameat | libc::SYS_renameat2 => true,
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_rename => true,
+            _ => false,
+        }
     }
 
     fn change_name(&self, change: &NameChange) -> CallOutcome {

@@ -16,7 +16,6 @@ use rustix::{
 use std::{
     ffi::{CStr, CString},
     os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd},
-    sync::atomic::Ordering::Relaxed,
 };
 
 /// A call's open: `struct open_how`, with the directory and the path.
@@ -170,11 +169,8 @@ impl TrappedCall<'_> {
         };
         let number = client::open(place.dir(), path, flags, &mut real)?;
         forebay_pool::failpoint!("notify:opened");
-        let is_changed = match before {
-            None => true,
-            Some(bytes) => bytes > 0 && flags & libc::O_TRUNC != 0,
-        };
-        if is_changed {
+        let was_cut_off = flags & libc::O_TRUNC != 0 && before.is_some_and(|bytes| bytes > 0);
+        if before.is_none() || was_cut_off {
             client::changed_on(None);
         }
         let closes_on_exec = flags & libc::O_CLOEXEC != 0;
@@ -195,13 +191,8 @@ impl TrappedCall<'_> {
             return listener.give(self.seen.id, opened, closes_on_exec);
         }
         self.agent.slots.set_hidden(number, hidden);
-        numbers.add(owned(number), flags & libc::O_APPEND != 0);
-        if before.is_some()
-            && is_changed
-            && let Some(open) = numbers.used(number)
-        {
-            open.was_cut_off.store(true, Relaxed);
-        }
+        let appends = flags & libc::O_APPEND != 0;
+        numbers.add(owned(number), appends, was_cut_off);
         self.inject(number, closes_on_exec)
     }
 }
