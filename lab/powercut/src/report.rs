@@ -47,6 +47,7 @@ struct Sums {
     in_flight: u64,
     dropped: u64,
     lossy: u64,
+    unmounted: u64,
     lost: u64,
     wrong: u64,
     torn: u64,
@@ -66,6 +67,7 @@ impl Sums {
             sums.in_flight += cycle.verdict.in_flight;
             sums.dropped += cycle.dropped;
             sums.lossy += u64::from(!cycle.good() && !cycle.is_unmounted());
+            sums.unmounted += u64::from(cycle.is_unmounted());
             sums.lost += cycle.verdict.lost;
             sums.wrong += cycle.verdict.wrong;
             sums.torn += u64::from(cycle.verdict.torn);
@@ -110,6 +112,9 @@ impl Report {
             match workload.expected {
                 Expected::NoLoss if sums.lossy > 0 => {
                     report.unexpected.push(format!("{name}: loss in {} of {} cycles", sums.lossy, sums.cycles));
+                }
+                Expected::NoLoss if sums.unmounted > 0 => {
+                    report.unexpected.push(format!("{name}: not mounted after {} of {} cycles", sums.unmounted, sums.cycles));
                 }
                 Expected::Loss if !report.shows_loss(workload) => report.unexpected.push(format!(
                     "{name}: none of {} cycles shows loss, though there must be some: the lab is blind here ({} unusable)",
@@ -323,7 +328,7 @@ mod tests {
             ("redis-always", 0, failed, false),
             ("redis", 0, failed, false),
             // No file system, and nothing that a control could show.
-            ("redis", 0, unmounted, true),
+            ("redis", 0, unmounted, false),
             ("redis-eatmydata", 0, unmounted, false),
             ("store-released-early", 0, unmounted, false),
         ] {
