@@ -1,6 +1,6 @@
 //! The laboratory that a measurement runs in.
 
-use super::{parts::Parts, size::Size};
+use super::{parts::FinishedParts, size::Size};
 use crate::{
     BenchError,
     contest::{Contender, Mode, Pools, around::Setting},
@@ -28,7 +28,7 @@ pub(crate) struct Lab<'a> {
     /// How much.
     pub size: Size,
     /// What is done of it.
-    pub parts: &'a Parts,
+    pub parts: &'a FinishedParts,
     /// Who is told of progress.
     pub note: &'a dyn Fn(&str),
 }

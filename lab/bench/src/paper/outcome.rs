@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::{
     fs,
-    io::Write,
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
@@ -42,7 +42,8 @@ pub struct Outcome {
     pub device: Option<Speed>,
     /// When it began, seconds since 1970.
     pub started_unix_s: u64,
-    /// How long it took, seconds. Experiments that are measured together have the same.
+    /// How long it took since the last interruption, seconds. Experiments that are measured
+    /// together have the same.
     pub seconds: f64,
     /// The figures.
     pub rows: Vec<Row>,
@@ -160,6 +161,23 @@ impl Measured {
     }
 }
 
+/// Writes the file that `path` names, in a directory that is there: it is there whole or as it was.
+///
+/// # Errors
+/// I/O errors.
+pub(super) fn write_whole(
+    path: &Path,
+    write: impl FnOnce(&mut tempfile::NamedTempFile) -> io::Result<()>,
+) -> Result<(), BenchError> {
+    let failed = BenchError::io("writing", path);
+    let dir = path.parent().unwrap_or(Path::new("."));
+    let done = tempfile::NamedTempFile::new_in(dir).and_then(|mut file| {
+        write(&mut file)?;
+        file.persist(path).map_err(|e| e.error)
+    });
+    done.map(drop).map_err(failed)
+}
+
 impl Outcome {
     /// The file of an experiment in `dir`.
     #[must_use]
@@ -173,11 +191,10 @@ impl Outcome {
     /// I/O errors.
     pub fn save(&self, dir: &Path) -> Result<PathBuf, BenchError> {
         let path = Self::path(dir, &self.experiment);
-        let failed = || BenchError::io("writing", &path);
-        let mut file = tempfile::NamedTempFile::new_in(dir).map_err(failed())?;
-        serde_json::to_writer_pretty(&mut file, self).map_err(|e| failed()(e.into()))?;
-        file.write_all(b"\n").map_err(failed())?;
-        file.persist(&path).map_err(|e| failed()(e.error))?;
+        write_whole(&path, |file| {
+            serde_json::to_writer_pretty(&mut *file, self)?;
+            file.write_all(b"\n")
+        })?;
         Ok(path)
     }
 

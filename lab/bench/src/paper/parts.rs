@@ -4,7 +4,11 @@
 //! `DIR/ID.parts.jsonl` has a line for each: its name, at which size and where it was measured, and
 //! its figures. `--resume` goes on with the others, and the file goes once the result is there.
 
-use super::{machine::Machine, outcome::Measured, size::Size};
+use super::{
+    machine::Machine,
+    outcome::{Measured, write_whole},
+    size::Size,
+};
 use crate::BenchError;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -16,7 +20,7 @@ use std::{
 
 /// A part that is done.
 #[derive(Serialize, Deserialize)]
-struct Part {
+struct FinishedPart {
     name: String,
     size: Size,
     machine: Machine,
@@ -24,13 +28,13 @@ struct Part {
 }
 
 /// Those of one measurement.
-pub(crate) struct Parts {
+pub(crate) struct FinishedParts {
     path: PathBuf,
     size: Size,
-    done: RefCell<Vec<Part>>,
+    done: RefCell<Vec<FinishedPart>>,
 }
 
-impl Parts {
+impl FinishedParts {
     /// Those of a measurement whose results are called `id`, in `dir`. Unless it goes on with an
     /// interrupted one, there are none.
     ///
@@ -50,7 +54,7 @@ impl Parts {
             .filter(|line| line.ends_with('\n'));
         let parsed = whole
             .map(serde_json::from_str)
-            .collect::<Result<Vec<Part>, _>>();
+            .collect::<Result<Vec<FinishedPart>, _>>();
         let mut done = parsed.map_err(|e| {
             BenchError::Config(format!(
                 "{} has no parts of this version of forebay-lab ({e}); remove it",
@@ -79,7 +83,7 @@ impl Parts {
         let names: Vec<&str> = elsewhere.map(|part| &*part.name).collect();
         if !names.is_empty() {
             measured.note(format!(
-                "measured on another machine of this kind, before an interruption: {}",
+                "measured on another machine, before an interruption: {}",
                 names.join("; ")
             ));
         }
@@ -102,7 +106,7 @@ impl Parts {
     /// # Errors
     /// I/O errors.
     pub fn add(&self, name: String, measured: Measured) -> Result<(), BenchError> {
-        let part = Part {
+        let part = FinishedPart {
             name,
             size: self.size,
             machine: Machine::this(),
@@ -114,16 +118,14 @@ impl Parts {
 
     /// Writes the file; it is there whole or as it was.
     fn save(&self) -> Result<(), BenchError> {
-        let failed = || BenchError::io("writing", &self.path);
         let done = self.done.borrow();
-        let dir = self.path.parent().unwrap_or(Path::new("."));
-        let mut file = tempfile::NamedTempFile::new_in(dir).map_err(failed())?;
-        for part in &*done {
-            serde_json::to_writer(&mut file, part).map_err(|e| failed()(e.into()))?;
-            file.write_all(b"\n").map_err(failed())?;
-        }
-        file.persist(&self.path).map_err(|e| failed()(e.error))?;
-        Ok(())
+        write_whole(&self.path, |file| {
+            for part in &*done {
+                serde_json::to_writer(&mut *file, part)?;
+                file.write_all(b"\n")?;
+            }
+            Ok(())
+        })
     }
 
     /// Forgets the parts, since the result is there. Those of other sizes stay.
@@ -159,9 +161,10 @@ mod tests {
     #[test]
     fn an_interrupted_measurement_goes_on_with_what_is_left() {
         let dir = tempfile::tempdir().unwrap();
-        let open = |size, goes_on| Parts::open(dir.path(), "p9", size, goes_on);
-        let left =
-            |parts: &Parts| parts.left(vec!["one", "two", "three"], |name| (*name).to_owned());
+        let open = |size, goes_on| FinishedParts::open(dir.path(), "p9", size, goes_on);
+        let left = |parts: &FinishedParts| {
+            parts.left(vec!["one", "two", "three"], |name| (*name).to_owned())
+        };
         let parts = open(Size::Paper, true).unwrap();
         assert_eq!(left(&parts), ["one", "two", "three"]);
         parts.add("one".to_owned(), figure(1.0)).unwrap();

@@ -9,7 +9,7 @@ use super::{
     machine::Machine,
     mixes,
     outcome::{FORMAT, Measured, Outcome},
-    parts::Parts,
+    parts::FinishedParts,
     policies, puts,
     size::Size,
     write_ahead,
@@ -185,7 +185,7 @@ fn measure(
     note: &dyn Fn(&str),
     busy: Option<&str>,
 ) -> Result<Vec<PathBuf>, BenchError> {
-    let parts = Parts::open(&plan.out, &step[0].id, plan.size, plan.resume)?;
+    let parts = FinishedParts::open(&plan.out, &step[0].id, plan.size, plan.resume)?;
     let lab = Lab {
         parts: &parts,
         dir: &plan.dir,

@@ -20,7 +20,8 @@ const WRITTEN_ONCE: &str = "sst";
 fn copy(from: &Path, to: &Path) -> Result<(), BenchError> {
     fs::create_dir_all(to).map_err(BenchError::io("creating", to))?;
     let entries = fs::read_dir(from).map_err(BenchError::io("listing", from))?;
-    for entry in entries.flatten() {
+    for entry in entries {
+        let entry = entry.map_err(BenchError::io("listing", from))?;
         let (from, to) = (entry.path(), to.join(entry.file_name()));
         let is_written_once = from.extension().is_some_and(|end| end == WRITTEN_ONCE);
         let done = match (from.is_dir(), is_written_once) {

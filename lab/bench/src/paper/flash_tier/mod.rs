@@ -21,7 +21,7 @@ use crate::{
     BenchError,
     device::{self, Effort},
     mariadb::server,
-    report::Row as Figures,
+    report,
     scratch::{ScratchDir, memory_dir},
 };
 use case::{Case, DIRTY, ON_ARRAY, PERCENT, SSD};
@@ -49,8 +49,8 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
         measure(lab, left)?;
     }
     let mut measured = lab.parts.measured();
-    // In the order of the curve.
-    let percent = |row: &Figures| row.text("x").strip_suffix(" %")?.parse::<u64>().ok();
+    // The curve's points by flash's size, which were measured in another order.
+    let percent = |row: &report::Row| row.text("x").strip_suffix(" %")?.parse::<u64>().ok();
     measured.rows.sort_by_key(percent);
     measured
         .devices
