@@ -201,9 +201,9 @@ fn measure(
     let named = |(name, _): &&(&str, Measure)| *name == step[0].measurement;
     let found = MEASUREMENTS.iter().find(named);
     let (_, measure) = found.unwrap_or_else(|| unreachable!("no {}", step[0].measurement));
-    let measured = match measure(&lab) {
-        Err(BenchError::Missing(why)) => Measured::all_missing(step, &why),
-        measured => measured?,
+    let (measured, is_whole) = match measure(&lab) {
+        Err(BenchError::Missing(why)) => (Measured::all_missing(step, &why), false),
+        measured => (measured?, true),
     };
     let seconds = start.elapsed().as_secs_f64();
     let mut written = Vec::new();
@@ -225,7 +225,9 @@ fn measure(
         };
         written.push(outcome.save(&plan.out)?);
     }
-    parts.end()?;
+    if is_whole {
+        parts.end()?;
+    }
     Ok(written)
 }
 

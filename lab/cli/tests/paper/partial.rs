@@ -36,10 +36,15 @@ fn an_unknown_experiment_is_refused_before_anything_is_done() {
 #[test]
 fn what_is_not_installed_becomes_rows_that_say_so() {
     let sandbox = Sandbox::new();
+    fs::create_dir(sandbox.file("results")).unwrap();
+    let parts = sandbox.file("results/p4-fig6.parts.jsonl");
+    fs::write(&parts, "").unwrap();
     let mut bench = sandbox.command(
         "paper --toy p1-fig5 p1-fig7 p4-fig6 p4-fig7 p4-rewrite --out results --dir scratch",
     );
     Ran::of(bench.env("PATH", "/nowhere").output().unwrap()).ok();
+    // What an interrupted run has measured is of use once that is installed.
+    assert!(parts.exists());
     let missing = |id: &str, panel: &str| -> Vec<String> {
         let result = results(&sandbox, "results", id);
         let rows = result["rows"].as_array().unwrap().iter();
