@@ -42,15 +42,15 @@ pub(super) fn foreign(
 }
 
 /// True if all of the lane's bytes that the file lacks may be lost by a write-back that failed,
-/// when the pages were evicted: the file has zeros there, an earlier record's bytes, or nothing. A
-/// file that is longer than a truncation of the lane's and the writes after it leave it has a write
-/// that the lane lacks, which had not returned: it would be cut.
+/// when the pages were evicted: the file has zeros there, an earlier record's bytes, or nothing.
+/// Not so a file that is longer than the lane's records leave it, if they cut it: it has a write
+/// that the lane lacks, since that had not returned, and would lose it.
 pub(super) fn may_be_lost(file: &LoggedFile<'_>, open: &File) -> bool {
     unexplained(file, open, 0, false).is_ok_and(|at| at.is_none())
         && is_longer(file, open).is_ok_and(|is_longer| !is_longer)
 }
 
-/// True if the file is longer than the lane's records, which cut it, leave it.
+/// True if the lane's records cut the file, and it is longer than they leave it.
 fn is_longer(file: &LoggedFile<'_>, open: &File) -> io::Result<bool> {
     let size = open.metadata()?.len();
     Ok(cut_size(&file.changes).is_some_and(|left| left < size))
